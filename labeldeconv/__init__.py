@@ -1,0 +1,1 @@
+"""Label Deconvolution: node representation learning on attributed graphs."""

@@ -1,0 +1,1 @@
+"""What can be said about data and runs, as functions that return plain values."""

@@ -1,0 +1,1 @@
+"""Where attributed graphs come from: own tables and the planted generator."""

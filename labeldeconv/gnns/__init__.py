@@ -1,0 +1,1 @@
+"""Graph neural networks, each with its psi. GNNs never see labels."""

@@ -1,0 +1,366 @@
+"""AttributedGraph: texts (or sequences), edges, labels and split of one graph, compact and memory-mapped.
+
+A folder written by `AttributedGraph.save` holds only open formats: `graph.json` (written last), `texts.bin` with
+`text_offsets.npy`, and one `.npy` per array. Letters: n nodes, e edges, c classes, d features.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+
+from labeldeconv.errors import DataError
+
+if TYPE_CHECKING:
+    from torch_geometric.data import Data
+
+TaskKind = Literal["multiclass", "multilabel"]
+AttributeKind = Literal["text", "sequence"]
+ROLES = ("train", "val", "test")
+FORMAT = 1
+
+
+class Texts(Sequence[str]):
+    """n strings as one UTF-8 buffer (bytes,) uint8 with offsets (n + 1,) int64; slices decode on demand."""
+
+    def __init__(self, buffer: np.ndarray, offsets: np.ndarray) -> None:
+        self.buffer = buffer
+        self.offsets = offsets
+
+    @classmethod
+    def from_strings(cls, strings: Iterable[str]) -> Texts:
+        """Pack strings; the only place that walks them one by one."""
+        encoded = [s.encode("utf-8") for s in strings]
+        offsets = np.zeros(len(encoded) + 1, dtype=np.int64)
+        np.cumsum([len(b) for b in encoded], out=offsets[1:])
+        return cls(np.frombuffer(b"".join(encoded), dtype=np.uint8), offsets)
+
+    def __len__(self) -> int:
+        return len(self.offsets) - 1
+
+    def __getitem__(self, i: Any) -> Any:
+        if isinstance(i, slice):
+            return self.take(np.arange(len(self))[i])
+        i = int(i)
+        if i < 0:
+            i += len(self)
+        if not 0 <= i < len(self):
+            raise IndexError(f"text {i} of {len(self)}")
+        return bytes(self.buffer[self.offsets[i] : self.offsets[i + 1]]).decode("utf-8")
+
+    def __iter__(self) -> Iterator[str]:
+        return (self[i] for i in range(len(self)))
+
+    def take(self, ids: np.ndarray) -> list[str]:
+        """The texts of the given nodes, decoded."""
+        return [self[int(i)] for i in ids]
+
+    def lengths(self) -> np.ndarray:
+        """Bytes per text (n,)."""
+        return np.diff(self.offsets)
+
+
+@dataclass(frozen=True)
+class Split:
+    """Which nodes train, validate and test: roles (n,) int8 with 0, 1, 2 and -1 for none of them."""
+
+    roles: np.ndarray
+
+    @classmethod
+    def from_ids(cls, num_nodes: int, train: np.ndarray, val: np.ndarray, test: np.ndarray) -> Split:
+        """From three lists of node ids; a node in two of them is an error."""
+        roles = np.full(num_nodes, -1, dtype=np.int8)
+        for role, ids in enumerate((train, val, test)):
+            taken = roles[np.asarray(ids, dtype=np.int64)] >= 0
+            if taken.any():
+                raise DataError(f"split: {int(taken.sum())} nodes of '{ROLES[role]}' are in another part too")
+            roles[np.asarray(ids, dtype=np.int64)] = role
+        return cls(roles)
+
+    @classmethod
+    def stratified(cls, labels: np.ndarray, seed: int, fractions: tuple[float, float] = (0.6, 0.2)) -> Split:
+        """Seeded split, class by class, of the labelled nodes: train and val `fractions`, the rest is test.
+
+        Multi-label rows (n, c) are stratified by whether the node has any positive. Every class with at least
+        three nodes gets one in each part.
+        """
+        rng = np.random.default_rng(seed)
+        groups = labels if labels.ndim == 1 else np.where((labels < 0).all(1), -1, (labels > 0).any(1).astype(int))
+        roles = np.full(len(groups), -1, dtype=np.int8)
+        order = rng.permutation(len(groups))
+        order = order[np.argsort(groups[order], kind="stable")]
+        order = order[groups[order] >= 0]
+        for ids in np.split(order, np.flatnonzero(np.diff(groups[order])) + 1):
+            k = len(ids)
+            train = max(1, round(fractions[0] * k))
+            val = max(1, round(fractions[1] * k)) if k >= 3 else 0
+            train = min(train, k - val - (k >= 3))
+            roles[ids[:train]] = 0
+            roles[ids[train : train + val]] = 1
+            roles[ids[train + val :]] = 2
+        return cls(roles)
+
+    def ids(self, role: str) -> np.ndarray:
+        """Node ids of 'train', 'val' or 'test', ascending int64."""
+        return np.flatnonzero(self.roles == ROLES.index(role))
+
+    @property
+    def train(self) -> np.ndarray:
+        """Training node ids."""
+        return self.ids("train")
+
+    @property
+    def val(self) -> np.ndarray:
+        """Validation node ids."""
+        return self.ids("val")
+
+    @property
+    def test(self) -> np.ndarray:
+        """Test node ids."""
+        return self.ids("test")
+
+
+@dataclass(frozen=True, eq=False)
+class AttributedGraph:
+    """An attributed graph.
+
+    Args:
+        texts: n texts or residue sequences.
+        edges: (2, e) source and target node numbers as given (directed; `Adjacency` makes them undirected).
+        labels: multi-class (n,) int32 with -1 for unlabelled, or multi-label (n, c) int8 with -1 for missing.
+        split: train, validation and test nodes.
+        class_names: c names.
+        features: optional given features (n, d), the X_OGB of the paper.
+        edge_features: optional (e, k).
+        ids: the user's node ids, an integer array (n,) or `Texts`; None means 0..n-1.
+        attributes: 'text' or 'sequence' (protein residues).
+        name: for messages and run directories.
+    """
+
+    texts: Texts
+    edges: np.ndarray
+    labels: np.ndarray
+    split: Split
+    class_names: list[str]
+    features: np.ndarray | None = None
+    edge_features: np.ndarray | None = None
+    ids: np.ndarray | Texts | None = None
+    attributes: AttributeKind = "text"
+    name: str = "graph"
+    _fingerprints: dict[str, str] = field(default_factory=dict, repr=False)
+
+    def __post_init__(self) -> None:
+        n, wrong = len(self.texts), []
+        if self.edges.ndim != 2 or self.edges.shape[0] != 2:
+            wrong.append(f"edges: shape (2, e) expected, got {self.edges.shape}")
+        elif self.edges.size and not (0 <= self.edges.min() and self.edges.max() < n):
+            wrong.append(f"edges: node numbers 0..{n - 1} expected, got {self.edges.min()}..{self.edges.max()}")
+        if self.labels.shape != ((n,) if self.task == "multiclass" else (n, self.num_classes)):
+            wrong.append(f"labels: ({n},) or ({n}, {self.num_classes}) expected, got {self.labels.shape}")
+        elif self.labels.size and not (-1 <= self.labels.min() and self.labels.max() < max(self.num_classes, 2)):
+            wrong.append(f"labels: values {self.labels.min()}..{self.labels.max()} for {self.num_classes} classes")
+        for what, array, rows in (
+            ("split", self.split.roles, n),
+            ("features", self.features, n),
+            ("edge_features", self.edge_features, self.num_edges),
+            ("ids", self.ids, n),
+        ):
+            if array is not None and len(array) != rows:
+                wrong.append(f"{what}: {rows} rows expected, got {len(array)}")
+        if wrong:
+            raise DataError(f"graph '{self.name}' does not fit together:", wrong)
+        index = np.int32 if n < 2**31 else np.int64
+        object.__setattr__(self, "edges", np.ascontiguousarray(self.edges, dtype=index))
+        label_type = np.int32 if self.task == "multiclass" else np.int8
+        object.__setattr__(self, "labels", np.ascontiguousarray(self.labels, dtype=label_type))
+
+    @property
+    def num_nodes(self) -> int:
+        """n."""
+        return len(self.texts)
+
+    @property
+    def num_edges(self) -> int:
+        """e, as given."""
+        return int(self.edges.shape[1])
+
+    @property
+    def num_classes(self) -> int:
+        """c."""
+        return len(self.class_names)
+
+    @property
+    def task(self) -> TaskKind:
+        """'multiclass' for labels (n,), 'multilabel' for labels (n, c)."""
+        return "multiclass" if self.labels.ndim == 1 else "multilabel"
+
+    def node_id(self, node: int) -> str:
+        """The user's id of a node, as text."""
+        return str(node if self.ids is None else self.ids[node])
+
+    def with_split(self, split: Split) -> AttributedGraph:
+        """The same graph with another split."""
+        return replace(self, split=split, _fingerprints={k: v for k, v in self._fingerprints.items() if k != "split"})
+
+    def fingerprint(self, *parts: str) -> str:
+        """Hash of the content of the named parts ('texts', 'edges', 'labels', 'split', ...), for cache keys."""
+        for part in parts:
+            if part not in self._fingerprints:
+                self._fingerprints[part] = _digest(self._arrays(part))
+        return "-".join(self._fingerprints[part] for part in parts)
+
+    def _arrays(self, part: str) -> list[np.ndarray]:
+        value = self.split.roles if part == "split" else getattr(self, part)
+        if isinstance(value, Texts):
+            return [value.buffer, value.offsets]
+        return [] if value is None else [value]
+
+    def save(self, folder: str | Path) -> Path:
+        """Write the graph as a folder of open formats; `graph.json` comes last and marks it complete."""
+        folder = Path(folder)
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "graph.json").unlink(missing_ok=True)
+        _save_texts(folder, "text", self.texts)
+        arrays = {"edges": self.edges, "labels": self.labels, "split": self.split.roles}
+        arrays |= {"features": self.features, "edge_features": self.edge_features}
+        if isinstance(self.ids, Texts):
+            _save_texts(folder, "id", self.ids)
+        else:
+            arrays["ids"] = self.ids
+        for name, array in arrays.items():
+            if array is not None:
+                np.save(folder / f"{name}.npy", array)
+        card = {
+            "format": FORMAT,
+            "name": self.name,
+            "task": self.task,
+            "attributes": self.attributes,
+            "nodes": self.num_nodes,
+            "edges": self.num_edges,
+            "class_names": self.class_names,
+            "fingerprints": {p: self.fingerprint(p) for p in ("texts", "edges", "labels", "split", "features")},
+        }
+        temporary = folder / "graph.json.tmp"
+        temporary.write_text(json.dumps(card, indent=1, ensure_ascii=False), encoding="utf-8")
+        os.replace(temporary, folder / "graph.json")
+        return folder
+
+    @classmethod
+    def load(cls, folder: str | Path) -> AttributedGraph:
+        """Open a folder written by `save`, memory-mapped."""
+        folder = Path(folder)
+        try:
+            card = json.loads((folder / "graph.json").read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            raise DataError(f"{folder}: no graph.json; not a folder written by AttributedGraph.save") from None
+        if card.get("format") != FORMAT:
+            raise DataError(f"{folder / 'graph.json'}: format {FORMAT} expected, got {card.get('format')}")
+
+        def array(name: str) -> np.ndarray | None:
+            path = folder / f"{name}.npy"
+            return np.load(path, mmap_mode="r") if path.exists() else None
+
+        edges, labels, roles = array("edges"), array("labels"), array("split")
+        if edges is None or labels is None or roles is None:
+            raise DataError(f"{folder}: edges.npy, labels.npy and split.npy expected beside graph.json")
+        return cls(
+            texts=_load_texts(folder, "text"),
+            edges=edges,
+            labels=labels,
+            split=Split(np.asarray(roles)),
+            class_names=card["class_names"],
+            features=array("features"),
+            edge_features=array("edge_features"),
+            ids=_load_texts(folder, "id") if (folder / "ids.bin").exists() else array("ids"),
+            attributes=card["attributes"],
+            name=card["name"],
+            _fingerprints=dict(card["fingerprints"]),
+        )
+
+    def to_pyg(self, x: np.ndarray | None = None) -> Data:
+        """A PyG `Data` with x (n, d) (given features unless passed), edge_index, y and the three masks."""
+        import torch
+        from torch_geometric.data import Data
+
+        x = self.features if x is None else x
+        data = Data(
+            x=None if x is None else torch.from_numpy(np.array(x, dtype=np.float32)),
+            edge_index=torch.from_numpy(self.edges.astype(np.int64)),
+            y=torch.from_numpy(self.labels.astype(np.int64)),
+            edge_attr=None if self.edge_features is None else torch.from_numpy(np.array(self.edge_features)),
+            num_nodes=self.num_nodes,
+        )
+        for role in ROLES:
+            mask = torch.zeros(self.num_nodes, dtype=torch.bool)
+            mask[torch.from_numpy(self.split.ids(role))] = True
+            data[f"{role}_mask"] = mask
+        return data
+
+    @classmethod
+    def from_pyg(
+        cls,
+        data: Data,
+        texts: Iterable[str] | None = None,
+        class_names: Sequence[str] | None = None,
+        name: str = "graph",
+        seed: int = 0,
+    ) -> AttributedGraph:
+        """From a PyG `Data` with edge_index and y; texts from the argument or `data.text`.
+
+        Masks make the split; without them a seeded stratified one is made. y is (n,) or (n, 1) for multi-class,
+        (n, c) for multi-label, negative or NaN where missing.
+        """
+        texts = getattr(data, "text", None) if texts is None else texts
+        if texts is None:
+            raise DataError("from_pyg: no texts; pass texts=[...] or set data.text")
+        if data.y is None:
+            raise DataError("from_pyg: data.y is missing")
+        y = np.asarray(data.y)
+        y = np.nan_to_num(y.reshape(-1) if y.ndim == 2 and y.shape[1] == 1 else y, nan=-1).astype(np.int64)
+        classes = y.shape[1] if y.ndim == 2 else int(y.max()) + 1
+        masks = [getattr(data, f"{role}_mask", None) for role in ROLES]
+        split = (
+            Split.from_ids(len(y), *(np.flatnonzero(np.asarray(m)) for m in masks))
+            if all(m is not None for m in masks)
+            else Split.stratified(y, seed)
+        )
+        return cls(
+            texts=texts if isinstance(texts, Texts) else Texts.from_strings(texts),
+            edges=np.asarray(data.edge_index),
+            labels=y,
+            split=split,
+            class_names=list(class_names) if class_names is not None else [str(i) for i in range(classes)],
+            features=None if data.x is None else np.asarray(data.x),
+            edge_features=None if data.edge_attr is None else np.asarray(data.edge_attr),
+            name=name,
+        )
+
+
+def _digest(arrays: Sequence[np.ndarray]) -> str:
+    """Hash of shapes, types and bytes, read in blocks so that a memory map is never held whole."""
+    h = hashlib.blake2b(digest_size=12)
+    for a in arrays:
+        h.update(f"{a.dtype.str}{a.shape}".encode())
+        flat = np.ascontiguousarray(a).reshape(-1).view(np.uint8)
+        for start in range(0, len(flat), 1 << 26):
+            h.update(flat[start : start + (1 << 26)])
+    return h.hexdigest()
+
+
+def _save_texts(folder: Path, what: str, texts: Texts) -> None:
+    texts.buffer.tofile(folder / f"{what}s.bin")
+    np.save(folder / f"{what}_offsets.npy", texts.offsets)
+
+
+def _load_texts(folder: Path, what: str) -> Texts:
+    path = folder / f"{what}s.bin"
+    empty = path.stat().st_size == 0  # an empty file cannot be mapped
+    buffer = np.empty(0, np.uint8) if empty else np.memmap(path, dtype=np.uint8, mode="r")
+    return Texts(buffer, np.load(folder / f"{what}_offsets.npy", mmap_mode="r"))

@@ -1,0 +1,1 @@
+"""Pseudo, hop and inverse labels. Labels never see encoders."""

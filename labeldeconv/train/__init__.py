@@ -1,0 +1,1 @@
+"""The training loops and what they are made of."""
