@@ -8,10 +8,12 @@ that K_i of an isolated node is its K_0.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 
 import numba
 import numpy as np
@@ -31,11 +33,10 @@ class Adjacency:
     left: np.ndarray | None
     right: np.ndarray | None
     symmetric: bool
+    _on: dict[torch.device, torch.Tensor] = field(default_factory=dict, repr=False)
 
     @classmethod
-    def from_edges(
-        cls, edges: np.ndarray, num_nodes: int, config: AdjacencyConfig | None = None
-    ) -> Adjacency:
+    def from_edges(cls, edges: np.ndarray, num_nodes: int, config: AdjacencyConfig | None = None) -> Adjacency:
         """Build A-hat from edges (2, e): row = target, column = source; duplicates and given self-loops are dropped."""
         config = config or AdjacencyConfig()
         source, target = edges[0], edges[1]
@@ -65,7 +66,7 @@ class Adjacency:
     def transposed(self) -> Adjacency:
         """A-hat^T, which carries gradients back through A-hat."""
         if self.symmetric:
-            return replace(self, left=self.right, right=self.left)
+            return Adjacency(self.indptr, self.indices, self.right, self.left, True)
         rows = np.repeat(np.arange(self.num_nodes, dtype=self.indices.dtype), np.diff(self.indptr))
         indptr, indices = _csr(self.indices, rows, self.num_nodes)
         return Adjacency(indptr, indices, self.right, self.left, False)
@@ -76,7 +77,8 @@ class Adjacency:
         if self.right is not None:
             x = x * self.right[:, None].astype(x.dtype)
         out = np.zeros_like(x)
-        _gather(self.indptr, self.indices, _balanced(self.indptr), x, out)
+        with _torch_threads():
+            _gather(self.indptr, self.indices, _balanced(self.indptr), x, out)
         if self.left is not None:
             out *= self.left[:, None].astype(x.dtype)
         return out
@@ -89,21 +91,27 @@ class Adjacency:
             out *= self.left[:, None]
         return out if self.right is None else out * self.right
 
-    @cached_property
-    def torch_csr(self) -> torch.Tensor:
-        """A-hat as a torch sparse CSR tensor, for PyG layers."""
+    def on(self, device: torch.device) -> torch.Tensor:
+        """A-hat as a torch sparse CSR tensor (n, n), for PyG layers; made once per device."""
+        if device not in self._on:
+            self._on[device] = self._torch_csr().to(device)
+        return self._on[device]
+
+    def _torch_csr(self) -> torch.Tensor:
         values = np.ones(len(self.indices), dtype=np.float32)
         if self.left is not None:
             values *= np.repeat(self.left, np.diff(self.indptr))
         if self.right is not None:
             values *= self.right[self.indices]
-        return torch.sparse_csr_tensor(
-            torch.from_numpy(self.indptr.astype(np.int64)),
-            torch.from_numpy(self.indices.astype(np.int64)),
-            torch.from_numpy(values),
-            size=(self.num_nodes, self.num_nodes),
-            check_invariants=False,
-        )
+        with warnings.catch_warnings():  # torch announces once per process that sparse CSR is in beta
+            warnings.filterwarnings("ignore", message="Sparse CSR tensor support is in beta")
+            return torch.sparse_csr_tensor(
+                torch.from_numpy(self.indptr.astype(np.int64)),
+                torch.from_numpy(self.indices.astype(np.int64)),
+                torch.from_numpy(values),
+                size=(self.num_nodes, self.num_nodes),
+                check_invariants=False,
+            )
 
 
 def propagate(adj: Adjacency, x: Array, hops: int) -> Iterator[Array]:
@@ -113,13 +121,13 @@ def propagate(adj: Adjacency, x: Array, hops: int) -> Iterator[Array]:
     """
     yield x
     for _ in range(hops):
-        x = cast(Array, adj @ x if isinstance(x, np.ndarray) else convolve(adj, x))
+        x = adj @ x if isinstance(x, np.ndarray) else convolve(adj, x)
         yield x
 
 
 def convolve(adj: Adjacency, x: torch.Tensor) -> torch.Tensor:
     """A-hat x for a torch tensor x (n, d), differentiable in x."""
-    return _Convolve.apply(x, adj)  # type: ignore[no-untyped-call]
+    return _Convolve.apply(x, adj)
 
 
 class _Convolve(torch.autograd.Function):
@@ -139,10 +147,26 @@ class _Convolve(torch.autograd.Function):
 def _csr(rows: np.ndarray, cols: np.ndarray, n: int) -> tuple[np.ndarray, np.ndarray]:
     """CSR pattern with sorted, unique columns per row: counting sort by row, then a sort inside each row."""
     indptr, indices = _counting_sort(rows, cols, n)
-    counts = _sort_rows(indptr, indices)
+    with _torch_threads():
+        counts = _sort_rows(indptr, indices)
     if counts.sum() == len(indices):
         return indptr, indices
     return _squeeze(indptr, indices, counts)
+
+
+@contextmanager
+def _torch_threads() -> Iterator[None]:
+    """Run numba with torch's number of threads, and leave torch with it.
+
+    Both share one OpenMP runtime: a numba kernel would otherwise reset torch's threads, and with them the last bits of
+    every later sum, so that a resumed run would differ from a straight one.
+    """
+    threads = torch.get_num_threads()
+    numba.set_num_threads(min(threads, numba.config.NUMBA_NUM_THREADS))
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
 
 
 def _balanced(indptr: np.ndarray, chunks: int = 256) -> np.ndarray:
@@ -153,7 +177,7 @@ def _balanced(indptr: np.ndarray, chunks: int = 256) -> np.ndarray:
     return bounds
 
 
-@numba.njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@numba.njit(cache=True, nogil=True)
 def _counting_sort(rows: np.ndarray, cols: np.ndarray, n: int) -> tuple[np.ndarray, np.ndarray]:
     indptr = np.zeros(n + 1, np.int64)
     for r in rows:
@@ -168,7 +192,7 @@ def _counting_sort(rows: np.ndarray, cols: np.ndarray, n: int) -> tuple[np.ndarr
     return indptr, indices
 
 
-@numba.njit(cache=True, parallel=True, nogil=True)  # type: ignore[untyped-decorator]
+@numba.njit(cache=True, parallel=True, nogil=True)
 def _sort_rows(indptr: np.ndarray, indices: np.ndarray) -> np.ndarray:
     """Sort every row in place and move its unique columns to the front; returns how many each row has."""
     n = len(indptr) - 1
@@ -185,7 +209,7 @@ def _sort_rows(indptr: np.ndarray, indices: np.ndarray) -> np.ndarray:
     return counts
 
 
-@numba.njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@numba.njit(cache=True, nogil=True)
 def _squeeze(indptr: np.ndarray, indices: np.ndarray, counts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     n = len(counts)
     out_indptr = np.zeros(n + 1, np.int64)
@@ -197,7 +221,7 @@ def _squeeze(indptr: np.ndarray, indices: np.ndarray, counts: np.ndarray) -> tup
     return out_indptr, out
 
 
-@numba.njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@numba.njit(cache=True, nogil=True)
 def _insert_diagonal(indptr: np.ndarray, indices: np.ndarray, missing: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Add the entry (i, i) to every row with missing[i], keeping columns sorted."""
     n = len(missing)
@@ -220,7 +244,7 @@ def _insert_diagonal(indptr: np.ndarray, indices: np.ndarray, missing: np.ndarra
     return out_indptr, out
 
 
-@numba.njit(cache=True, parallel=True, nogil=True)  # type: ignore[untyped-decorator]
+@numba.njit(cache=True, parallel=True, nogil=True)
 def _gather(indptr: np.ndarray, indices: np.ndarray, bounds: np.ndarray, x: np.ndarray, out: np.ndarray) -> None:
     """out[i] = sum of x[j] over the neighbours j of i, in CSR order; chunks are balanced by edges."""
     d = x.shape[1]

@@ -141,6 +141,10 @@ class Config(Settings):
     """One of `labeldeconv list`."""
     seed: Annotated[int, Field(ge=0)] = 0
     """Seed of everything random in the run."""
+    data_seed: Annotated[int, Field(ge=0)] = 0
+    """Seed of a generated graph, or of the split made where the data has none."""
+    device: str = "auto"
+    """'cpu', 'cuda', ...; 'auto' takes a GPU where there is one."""
     encoder: EncoderConfig = EncoderConfig()
     labels: LabelConfig = LabelConfig()
     train: TrainConfig = TrainConfig()
@@ -151,28 +155,30 @@ class Config(Settings):
         return tomli_w.dumps(self.model_dump(exclude_none=True))
 
 
-def load_config(path: Path | None = None, overrides: Mapping[str, Any] | None = None) -> Config:
-    """Settings from a TOML file, then `overrides` with dotted names ('train.lr'); all errors at once."""
-    values: dict[str, Any] = {}
-    if path is not None:
-        try:
-            values = tomllib.loads(Path(path).read_text(encoding="utf-8"))
-        except FileNotFoundError:
-            raise ConfigError(f"{path}: no such file") from None
-        except tomllib.TOMLDecodeError as error:
-            raise ConfigError(f"{path}: not valid TOML: {error}") from None
+def load_config(base: Path | Config | None = None, overrides: Mapping[str, Any] | None = None) -> Config:
+    """Settings from a TOML file or another `Config`, then `overrides` with dotted names ('train.lr'); None unsets."""
+    values = base.model_dump(exclude_none=True) if isinstance(base, Config) else _read_toml(base) if base else {}
     for name, value in (overrides or {}).items():
         *parents, last = name.split(".")
         place = values
         for parent in parents:
             place = place.setdefault(parent, {})
             if not isinstance(place, dict):
-                raise ConfigError(f"--set {name}: '{parent}' is not a group of settings")
+                raise ConfigError(f"{name}: '{parent}' is a setting, not a group of settings")
         if value is None:
             place.pop(last, None)
         else:
             place[last] = value
-    return parse_config(values, str(path) if path else "settings")
+    return parse_config(values, str(base) if isinstance(base, Path) else "settings")
+
+
+def _read_toml(path: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise ConfigError(f"{path}: no such file") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path}: not valid TOML: {error}") from None
 
 
 def parse_config(values: Mapping[str, Any], where: str = "settings") -> Config:

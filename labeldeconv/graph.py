@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -174,6 +173,8 @@ class AttributedGraph:
         ):
             if array is not None and len(array) != rows:
                 wrong.append(f"{what}: {rows} rows expected, got {len(array)}")
+        if not wrong and self.task == "multiclass" and (self.labels[self.split.roles == 0] < 0).any():
+            wrong.append(f"split: {int((self.labels[self.split.roles == 0] < 0).sum())} train nodes have no label")
         if wrong:
             raise DataError(f"graph '{self.name}' does not fit together:", wrong)
         index = np.int32 if n < 2**31 else np.int64
@@ -228,7 +229,7 @@ class AttributedGraph:
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "graph.json").unlink(missing_ok=True)
         _save_texts(folder, "text", self.texts)
-        arrays = {"edges": self.edges, "labels": self.labels, "split": self.split.roles}
+        arrays: dict[str, np.ndarray | None] = {"edges": self.edges, "labels": self.labels, "split": self.split.roles}
         arrays |= {"features": self.features, "edge_features": self.edge_features}
         if isinstance(self.ids, Texts):
             _save_texts(folder, "id", self.ids)
@@ -249,7 +250,7 @@ class AttributedGraph:
         }
         temporary = folder / "graph.json.tmp"
         temporary.write_text(json.dumps(card, indent=1, ensure_ascii=False), encoding="utf-8")
-        os.replace(temporary, folder / "graph.json")
+        temporary.replace(folder / "graph.json")
         return folder
 
     @classmethod
@@ -350,7 +351,7 @@ def _digest(arrays: Sequence[np.ndarray]) -> str:
         h.update(f"{a.dtype.str}{a.shape}".encode())
         flat = np.ascontiguousarray(a).reshape(-1).view(np.uint8)
         for start in range(0, len(flat), 1 << 26):
-            h.update(flat[start : start + (1 << 26)])
+            h.update(memoryview(flat[start : start + (1 << 26)]))
     return h.hexdigest()
 
 

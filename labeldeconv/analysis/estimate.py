@@ -1,0 +1,116 @@
+"""What a fit will cost: disk, memory and time, from one measured step of the encoder on this machine."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import numpy as np
+import torch
+
+from labeldeconv.config import Config
+from labeldeconv.encoders.base import Encoder
+from labeldeconv.encoders.tokens import TokenStore
+from labeldeconv.graph import AttributedGraph
+from labeldeconv.names import encoder_builder, gnn_builder
+
+SAMPLE = 1000  # texts tokenised to estimate the lengths
+PROBE_TOKENS = 1024  # tokens of the measured step
+MIB = 1 << 20
+
+
+def estimate(graph: AttributedGraph, config: Config) -> dict[str, Any]:
+    """Tokens per node, and disk (MiB), memory (MiB) and seconds of `fit` with these settings and an empty cache."""
+    encoder = encoder_builder(config.encoder)()
+    store, longest = _sample_tokens(encoder, graph, config.encoder.max_tokens)
+    n, mean = graph.num_nodes, float(store.lengths.mean())
+    train_speed, export_speed = _speeds(encoder, store)
+    weights = sum(p.numel() for p in encoder.parameters())
+    gnn = gnn_builder(config.gnn, graph.num_classes)(encoder.dim)
+    hops = (gnn.hops if config.labels.hops is None else config.labels.hops) + 1
+    nodes = {"pne": 0, "fne": len(graph.split.train)}.get(config.method, n)
+    exports = {"pne": 1, "fne": 1}.get(config.method, 2)
+    gnns = {"pne": 1, "fne": 1}.get(config.method, 2)
+    rows = n * encoder.dim * (gnn.hops + 1) if gnn.feed == "rows" else 2 * n * encoder.dim
+    disk = {
+        "graph": graph.texts.lengths().sum() + 8 * graph.num_edges + 16 * n,
+        "tokens": n * (2 * mean + 8),
+        "features": exports * 2 * n * encoder.dim,
+        "hop labels": 4 * n * hops * graph.num_classes if exports == 2 else 0,
+        "encoder and checkpoint": 16 * weights if nodes else 0,
+    }
+    seconds = {
+        "encoder training": config.train.epochs * nodes * mean / train_speed,
+        "features": exports * n * mean / export_speed,
+        "gnn (at most)": gnns * config.gnn.epochs * n * config.gnn.hidden * encoder.dim * 12 / _matmul_speed(),
+    }
+    widest = min(config.train.batch_tokens, config.train.batch_nodes * longest)
+    memory = {
+        "encoder, gradients, AdamW": 16 * weights if nodes else 4 * weights,
+        "activations of a batch": widest * encoder.dim * 4 * 34 * _layers(encoder) if nodes else 0,
+        "features and GNN": 4 * rows + 16 * n * config.gnn.hidden,
+        "adjacency": 24 * 2 * graph.num_edges,
+    }
+    return {
+        "tokens": {
+            "mean": round(mean, 1),
+            "max": longest,
+            "cut": int((store.lengths >= config.encoder.max_tokens).sum()),
+        },
+        "tokens_per_second": {"training": round(train_speed), "features": round(export_speed)},
+        "disk_mib": _total({k: float(v) / MIB for k, v in disk.items()}),
+        # The encoder phase and the GNN phase follow each other: the larger one counts, plus the library itself.
+        "memory_mib": round(400 + max(sum(list(memory.values())[:2]), sum(list(memory.values())[2:])) / MIB, 1),
+        "seconds": _total(seconds),
+    }
+
+
+def _sample_tokens(encoder: Encoder, graph: AttributedGraph, max_tokens: int) -> tuple[TokenStore, int]:
+    rng = np.random.default_rng(0)
+    ids = np.sort(rng.choice(graph.num_nodes, min(SAMPLE, graph.num_nodes), replace=False))
+    rows = encoder.tokenize(graph.texts.take(ids), max_tokens)
+    lengths = np.array([len(row) for row in rows])
+    flat = np.fromiter((t for row in rows for t in row), dtype=np.int64)
+    return TokenStore(flat, np.concatenate([[0], np.cumsum(lengths)]), encoder.pad_id), int(lengths.max())
+
+
+def _speeds(encoder: Encoder, store: TokenStore) -> tuple[float, float]:
+    """Tokens per second of a training step and of inference, on a batch of ordinary texts."""
+    order = np.argsort(np.abs(store.lengths - np.median(store.lengths)), kind="stable")
+    batch = store.batch(order[: max(1, min(len(order), int(PROBE_TOKENS / max(1.0, float(np.median(store.lengths))))))])
+
+    def train() -> None:
+        encoder(*batch).float().pow(2).sum().backward()
+        encoder.zero_grad()
+
+    def export() -> None:
+        with torch.inference_mode():
+            encoder(*batch)
+
+    count = int(batch[1].sum())
+    return count / (1.15 * _time(train)), count / _time(export)  # 15% for the optimiser and psi
+
+
+def _matmul_speed() -> float:
+    a = torch.randn(512, 512)
+    return 2 * 512**3 / _time(lambda: a @ a)
+
+
+def _time(step: Any) -> float:
+    """Best of three after a warm-up."""
+    step()
+    best = float("inf")
+    for _ in range(3):
+        start = time.perf_counter()
+        step()
+        best = min(best, time.perf_counter() - start)
+    return best
+
+
+def _layers(encoder: Encoder) -> int:
+    return int(getattr(getattr(getattr(encoder, "model", None), "config", None), "num_hidden_layers", 12))
+
+
+def _total(parts: dict[str, float]) -> dict[str, float]:
+    rounded = {k: round(v, 1) for k, v in parts.items()}
+    return {**rounded, "total": round(sum(parts.values()), 1)}

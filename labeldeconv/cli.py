@@ -1,0 +1,206 @@
+"""The command line: parse, call one public function, print. `labeldeconv --help` names the commands."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+# Before torch loads: threads that spin while waiting cost a shared machine up to 70 times (measured).
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+os.environ.setdefault("KMP_BLOCKTIME", "0")
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from labeldeconv.config import Config, load_config, parse_set
+from labeldeconv.errors import DataError, LabelDeconvError
+
+app = typer.Typer(
+    add_completion=False,
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    help="Label Deconvolution: learn node features and predictions on attributed graphs.",
+)
+console = Console()
+
+Data = Annotated[str, typer.Argument(help="A folder of tables, a saved graph, or a name from `labeldeconv list`.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object on stdout and nothing else.")]
+ConfigFile = Annotated[Path | None, typer.Option("--config", help="Settings as TOML.")]
+Sets = Annotated[list[str] | None, typer.Option("--set", help="One setting, KEY=VALUE, such as train.epochs=2.")]
+Encoder = Annotated[str | None, typer.Option(help="minilm, tiny, a hub id or a folder.")]
+Out = Annotated[Path | None, typer.Option(help="Run directory; default under runs/.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Print the settings and the estimated cost, and stop.")]
+
+
+def _settings(config: Path | None, sets: list[str] | None, **given: Any) -> Config:
+    """Settings of a command: the file, then --set, then the options with a name of their own."""
+    overrides = dict(parse_set(s) for s in sets or [])
+    overrides |= {name.replace("__", "."): value for name, value in given.items() if value is not None}
+    return load_config(config, overrides)
+
+
+@app.command()
+def fit(
+    data: Data,
+    method: Annotated[str | None, typer.Option(help="pne, fne, wo-ld or ld.")] = None,
+    encoder: Encoder = None,
+    gnn: Annotated[str | None, typer.Option(help="gcn, sagn or package.module:Name.")] = None,
+    seed: Annotated[int | None, typer.Option(help="Seed of everything random.")] = None,
+    hops: Annotated[int | None, typer.Option(help="N of the inverse labels.")] = None,
+    alpha: Annotated[float | None, typer.Option(help="Share of the inverse labels in the target.")] = None,
+    out: Out = None,
+    config: ConfigFile = None,
+    sets: Sets = None,
+    dry_run: DryRun = False,
+    as_json: AsJson = False,
+) -> None:
+    """Train one method with one GNN and one seed; writes a run directory."""
+    names = {"data": data, "method": method, "encoder__name": encoder, "gnn__name": gnn, "seed": seed}
+    settings = _settings(config, sets, **names, labels__hops=hops, labels__alpha=alpha)
+    if dry_run:
+        return _dry_run(settings, as_json)
+    from labeldeconv.pipeline import run
+
+    result = run(settings, out=out)
+    if as_json:
+        return _print_json(result.to_dict())
+    table = Table(title=f"{settings.method} on {settings.data}: {result.metric}", title_justify="left")
+    for column in ("val", "test", "seconds"):
+        table.add_column(column, justify="right")
+    table.add_row(f"{100 * result.val:.2f}", f"{100 * result.test:.2f}", f"{sum(result.seconds.values()):.1f}")
+    console.print(table)
+    console.print("seconds by stage: " + ", ".join(f"{k} {v:.1f}" for k, v in result.seconds.items()))
+    if result.gamma:
+        console.print("gamma: " + ", ".join(f"{g:.3f}" for g in result.gamma))
+    console.print(f"run directory: {result.run}", soft_wrap=True)
+
+
+@app.command()
+def compare(
+    data: Data,
+    methods: Annotated[str, typer.Option(help="Comma-separated methods.")] = "pne,fne,wo-ld,ld",
+    gnns: Annotated[str | None, typer.Option(help="Comma-separated GNNs.")] = None,
+    seeds: Annotated[int, typer.Option(min=1, help="Number of seeds, from 0.")] = 1,
+    encoder: Encoder = None,
+    out: Out = None,
+    config: ConfigFile = None,
+    sets: Sets = None,
+    dry_run: DryRun = False,
+    as_json: AsJson = False,
+) -> None:
+    """Run several methods, GNNs and seeds; stages are shared, finished ones are not run again."""
+    settings = _settings(config, sets, data=data, encoder__name=encoder)
+    if dry_run:
+        return _dry_run(settings, as_json)
+    from labeldeconv.comparison import compare as run_compare
+    from labeldeconv.comparison import row_cells
+
+    result = run_compare(settings, _names(methods), _names(gnns or settings.gnn.name), seeds, out)
+    if as_json:
+        return _print_json(result.to_dict())
+    table = Table(title=f"{result.metric} (%) on {result.data}", title_justify="left")
+    for column in ("method", "GNN", "val", "test", "seeds", "seconds"):
+        table.add_column(column, justify="left" if column in ("method", "GNN") else "right")
+    for row in result.rows:
+        table.add_row(*row_cells(row))
+    console.print(table)
+    console.print(f"run directory: {result.run}", soft_wrap=True)
+
+
+@app.command()
+def inspect(
+    data: Data, encoder: Encoder = None, config: ConfigFile = None, sets: Sets = None, as_json: AsJson = False
+) -> None:
+    """Check a graph, print its statistics and what a fit would cost; trains nothing."""
+    from labeldeconv.analysis.card import data_card
+    from labeldeconv.analysis.estimate import estimate
+    from labeldeconv.names import open_data
+    from labeldeconv.record import Cache
+
+    settings = _settings(config, sets, data=data, encoder__name=encoder)
+    try:
+        source = open_data(settings.data, settings.data_seed, Cache())
+    except DataError as error:
+        if not as_json or not error.problems:
+            raise
+        _print_json({"errors": error.problems})
+        raise typer.Exit(1) from None
+    card = data_card(source.graph)
+    try:
+        cost: dict[str, Any] = estimate(source.graph, settings)
+    except LabelDeconvError as error:
+        cost = {"not estimated": str(error)}
+    if as_json:
+        return _print_json({**card, "errors": [], "warnings": source.warnings, "estimate": cost})
+    _print_tree(card["name"], {k: v for k, v in card.items() if k != "name" and v is not None})
+    _print_tree(f"estimate for {settings.method} with {settings.encoder.name} and {settings.gnn.name}", cost)
+    for warning in source.warnings:
+        console.print(f"[yellow]warning[/] {warning}", highlight=False, soft_wrap=True)
+
+
+@app.command("list")
+def list_names(as_json: AsJson = False) -> None:
+    """Name the data, encoders, GNNs and methods there are."""
+    from labeldeconv.names import DATA, ENCODERS, GNNS, METHODS, gnn_options
+
+    if as_json:
+        return _print_json({"data": [*DATA], "encoders": [*ENCODERS], "gnns": [*GNNS], "methods": [*METHODS]})
+    _print_tree("data", {**DATA, "FOLDER": "nodes.* and edges.* tables (parquet, csv, jsonl), or a saved graph"})
+    _print_tree("encoders", {**ENCODERS, "ID or FOLDER": "any Hugging Face model with safetensors weights"})
+    for name, kind in GNNS.items():
+        _print_tree(f"GNN {name}", {"": (kind.__doc__ or "").splitlines()[0], "options": gnn_options(kind)})
+    _print_tree("methods", {name: (m.__doc__ or "").splitlines()[0] for name, m in METHODS.items()})
+
+
+def _names(text: str) -> list[str]:
+    return [name.strip() for name in text.split(",") if name.strip()]
+
+
+def _dry_run(settings: Config, as_json: bool) -> None:
+    from labeldeconv.analysis.estimate import estimate
+    from labeldeconv.names import method_named, open_data
+    from labeldeconv.record import Cache
+
+    method_named(settings.method)
+    cost = estimate(open_data(settings.data, settings.data_seed, Cache()).graph, settings)
+    if as_json:
+        return _print_json({"settings": settings.model_dump(), "estimate": cost})
+    console.print(settings.to_toml(), highlight=False, markup=False)
+    _print_tree("estimate", cost)
+
+
+def _print_json(value: Any) -> None:
+    sys.stdout.write(json.dumps(value, ensure_ascii=False, default=str) + "\n")
+
+
+def _print_tree(title: str, values: dict[str, Any]) -> None:
+    """Names and values in two columns; nested ones on one line."""
+    table = Table(title=title, title_justify="left", show_header=False, box=None, padding=(0, 2, 0, 0))
+    for name, value in values.items():
+        if isinstance(value, dict):
+            value = ", ".join(f"{k} {v:,}" if isinstance(v, int | float) else f"{k} {v}" for k, v in value.items())
+        elif isinstance(value, int) and not isinstance(value, bool):
+            value = f"{value:,}"
+        table.add_row(name.replace("_", " "), str(value))
+    console.print(table)
+    console.print()
+
+
+def main() -> None:
+    """Entry point: errors of the input are one message and exit code 1, never a traceback."""
+    try:
+        app()
+    except LabelDeconvError as error:
+        sys.stderr.write(f"error: {error}\n")
+        sys.exit(1)
+    except KeyboardInterrupt:
+        sys.stderr.write("interrupted; the same command goes on from the last checkpoint\n")
+        sys.exit(130)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,75 @@
+"""SAGN: one MLP per hop and attention over the hops (Appendix A.2); psi is MLP_0 with the same head.
+
+PyG has no SAGN. Fed by rows of features propagated once, so its memory is set by the batch, not by the graph.
+"""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch_geometric.nn import MLP
+
+from labeldeconv.gnns.base import GNN
+
+
+class SAGN(GNN):
+    """Scalable and adaptive graph network.
+
+    Args:
+        in_dim: d of the features.
+        out_dim: c classes.
+        layers: hops N; N + 1 feature matrices A-hat^0 X .. A-hat^N X go in.
+        hidden: width.
+        dropout: between layers.
+        input_dropout: on the features.
+        attention_dropout: on the hop weights.
+        mlp_layers: layers of every per-hop MLP and of the head.
+    """
+
+    feed = "rows"
+
+    def __init__(
+        self,
+        in_dim: int,
+        out_dim: int,
+        *,
+        layers: int = 2,
+        hidden: int = 256,
+        dropout: float = 0.5,
+        input_dropout: float = 0.2,
+        attention_dropout: float = 0.0,
+        mlp_layers: int = 1,
+    ) -> None:
+        super().__init__()
+        self._hops = layers
+        widths = [in_dim, *[hidden] * mlp_layers]
+        self.mlps = nn.ModuleList(MLP(widths, dropout=dropout, norm="batch_norm") for _ in range(layers + 1))
+        self.attend_self = nn.Linear(hidden, 1, bias=False)
+        self.attend_hop = nn.Linear(hidden, 1, bias=False)
+        self.residual = nn.Linear(in_dim, hidden, bias=False)
+        self.norm = nn.BatchNorm1d(hidden)
+        self.head = MLP([hidden] * mlp_layers + [out_dim], dropout=dropout, norm="batch_norm")
+        self.dropout, self.input_dropout, self.attention_dropout = dropout, input_dropout, attention_dropout
+
+    @property
+    def hops(self) -> int:
+        """N: the hops whose features go in, beside the node's own."""
+        return self._hops
+
+    def forward(self, hop_features: Tensor) -> Tensor:
+        """Rows (b, h, d) of hop features to logits (b, c)."""
+        x = F.dropout(hop_features, self.input_dropout, self.training)
+        z = torch.stack([mlp(x[:, i]) for i, mlp in enumerate(self.mlps)], dim=1)  # (b, h, hidden)
+        scores = F.leaky_relu(self.attend_self(z[:, :1]) + self.attend_hop(z), 0.2)  # (b, h, 1)
+        weights = F.dropout(scores.softmax(1), self.attention_dropout, self.training)
+        return self._head((weights * z).sum(1), x[:, 0])
+
+    def psi(self, x: Tensor) -> Tensor:
+        """Features (b, d) to logits (b, c): hop 0 alone, whose attention is then 1."""
+        x = F.dropout(x, self.input_dropout, self.training)
+        return self._head(self.mlps[0](x), x)
+
+    def _head(self, z: Tensor, x: Tensor) -> Tensor:
+        h = self.norm(z + self.residual(x)).relu()
+        return self.head(F.dropout(h, self.dropout, self.training))

@@ -1,0 +1,46 @@
+"""Inverse labels Y(gamma) = sum_i gamma_i K_i (eqn:inv_label), mixed with Y as in eqn:implementation.
+
+gamma = softmax(gamma') with gamma' = 0, so uniform at the start. The module stands alone; in any training loop:
+
+    targets = InverseLabels(hop_labels(edges, Y, hops=2))
+    optimizer.add_param_group({"params": targets.parameters(), "lr": 1e-2})
+    loss = F.cross_entropy(head(encoder(batch)), targets(node_ids))
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from labeldeconv.task import Task
+
+
+class InverseLabels(nn.Module):
+    """Node ids to soft targets (1 - alpha) Y + alpha NORMALIZE(Y(gamma)). Owns gamma'.
+
+    Args:
+        hop_labels: K (n, h, c), in memory or memory-mapped; K[:, 0] is Y.
+        alpha: share of the inverse labels; 0 gives the plain pseudo labels of WO/LD.
+        task: says what NORMALIZE is: a `Task`, or None for multi-class.
+    """
+
+    def __init__(self, hop_labels: np.ndarray | Tensor, alpha: float = 1.0, task: Task | None = None) -> None:
+        super().__init__()
+        self.hop_labels = hop_labels
+        self.alpha = alpha
+        self.task = task or Task("multiclass", hop_labels.shape[2])
+        self.gamma_logits = nn.Parameter(torch.zeros(hop_labels.shape[1]))  # gamma'
+
+    @property
+    def gamma(self) -> Tensor:
+        """gamma (h,): positive and summing to 1."""
+        return self.gamma_logits.softmax(0)
+
+    def forward(self, ids: np.ndarray | Tensor) -> Tensor:
+        """Targets (b, c) of the nodes with ids (b,), differentiable in gamma'."""
+        K = torch.as_tensor(self.hop_labels[np.asarray(ids)]).to(self.gamma_logits)  # (b, h, c)
+        if self.alpha == 0.0:
+            return K[:, 0]
+        inverse = (self.gamma[:, None] * K).sum(1)  # (b, c); a row does not depend on its batch, to the bit
+        return (1 - self.alpha) * K[:, 0] + self.alpha * self.task.normalize(inverse)

@@ -1,0 +1,46 @@
+"""Label Deconvolution, Algorithm 1 of the paper, and WO/LD, its ablation with alpha = 0."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from labeldeconv import stages
+from labeldeconv.labels.inverse import InverseLabels
+from labeldeconv.record import Stage
+from labeldeconv.stages import Job
+
+
+def deconvolution(job: Job) -> Stage:
+    """X_LD: Algorithm 1 up to line 12. The GNN phase (lines 13-17) is the same for all methods and follows."""
+    graph, labels = job.graph, job.config.labels
+    alpha = labels.alpha
+    number = job.hops if alpha > 0 else 0  # without inverse labels only K_0 = Y is read
+
+    # 1  Input: graph A, attributes {x_i}, (pseudo) labels Y
+    Y = stages.pseudo(job)
+
+    # 3  Pre-processing phase
+    # 4  compute K_i = A-hat^i Y
+    K = stages.hops(job, Y, number)
+
+    # 5  Training phase of NEs (optimise beta, theta): for k = 1..K_1
+    # 7    sample B from V                              train/batches.py
+    # 8    F_B = f(x_B; beta)                           train/objective.py
+    # 9    Y(gamma)_B = sum_i gamma_i [K_i]_B           labels/inverse.py
+    # 10   step on L(psi(F_B; theta), Y(gamma)_B)       train/encoder.py
+    trained = stages.train(
+        job,
+        targets=lambda: InverseLabels(np.load(K.path / "hop_labels.npy", mmap_mode="r"), alpha, job.task),
+        nodes=np.arange(graph.num_nodes),
+        target_key={"hops": K.key, "alpha": alpha, "pseudo_weight": labels.pseudo_weight},
+    )
+
+    # 12  infer F across all nodes
+    return stages.features(job, trained)
+
+
+def without_deconvolution(job: Job) -> Stage:
+    """X_WO/LD: the same training on the plain pseudo labels, alpha = 0."""
+    labels = job.config.labels.model_copy(update={"alpha": 0.0})
+    job.config = job.config.model_copy(update={"labels": labels})
+    return deconvolution(job)

@@ -1,0 +1,139 @@
+"""Names to objects: data, encoders, GNNs and methods as the command line and the settings spell them."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, get_args
+
+from labeldeconv.config import EncoderConfig, GNNConfig
+from labeldeconv.data import tables
+from labeldeconv.data.planted import Flavour, planted
+from labeldeconv.encoders.base import Encoder
+from labeldeconv.encoders.text import load_text_encoder
+from labeldeconv.errors import ConfigError, DataError, nearest
+from labeldeconv.gnns.base import GNN
+from labeldeconv.gnns.gcn import GCN
+from labeldeconv.gnns.sagn import SAGN
+from labeldeconv.graph import AttributedGraph
+from labeldeconv.methods.deconvolution import deconvolution, without_deconvolution
+from labeldeconv.methods.finetuned import finetuned
+from labeldeconv.methods.pretrained import pretrained
+from labeldeconv.record import Cache, Stage
+from labeldeconv.stages import Job
+
+DATA = {
+    "planted": "generated texts whose labels obey Assumption 1 (planted:N for N nodes)",
+    "planted-multilabel": "the same with multi-label targets and missing entries",
+    "planted-protein": "the same with 20-letter sequences and planted motifs",
+}
+ENCODERS = {
+    "minilm": "all-MiniLM-L6-v2 from the extra 'minilm', no download",
+    "tiny": "a random two-layer transformer, for tests",
+}
+GNNS: dict[str, type[GNN]] = {"gcn": GCN, "sagn": SAGN}
+METHODS: dict[str, Callable[[Job], Stage]] = {
+    "pne": pretrained,
+    "fne": finetuned,
+    "wo-ld": without_deconvolution,
+    "ld": deconvolution,
+}
+COMMON_GNN_OPTIONS = ("layers", "hidden", "dropout")
+
+
+@dataclass(frozen=True)
+class Source:
+    """A graph with what its reader had to say about it."""
+
+    graph: AttributedGraph
+    warnings: list[str]
+
+
+def open_data(name: str, seed: int, cache: Cache) -> Source:
+    """The graph of a name, a folder of tables, or a saved graph; converted once, then memory-mapped from the cache."""
+    base, _, size = name.partition(":")
+    if base in DATA:
+        flavour = base.partition("-")[2] or "multiclass"
+        parts: dict[str, Any] = {"planted": _size(name, size), "flavour": flavour, "seed": seed, "version": 1}
+
+        def generate(folder: Path) -> None:
+            assert flavour in get_args(Flavour)
+            count = {"num_nodes": int(size)} if size else {}
+            planted(**count, flavour=flavour, seed=seed).graph.save(folder)  # type: ignore[arg-type]
+
+        return Source(AttributedGraph.load(cache.stage("graph", parts, generate).path), [])
+    folder = Path(name)
+    if (folder / "graph.json").exists():
+        return Source(AttributedGraph.load(folder), [])
+    if not folder.is_dir():
+        raise DataError(f"data '{name}': no such folder, and not a name; {nearest(base, DATA)}")
+
+    def convert(target: Path) -> dict[str, Any]:
+        loaded = tables.load_tables(folder, seed)
+        loaded.graph.save(target)
+        return {"warnings": loaded.warnings}
+
+    stage = cache.stage("graph", {"tables": tables.fingerprint(folder, seed), "version": 1}, convert)
+    return Source(AttributedGraph.load(stage.path), stage.info["warnings"])
+
+
+def _size(name: str, size: str) -> int | None:
+    if size and not (size.isdigit() and int(size) >= 4):
+        raise DataError(f"data '{name}': a number of nodes, at least 4, expected after the colon")
+    return int(size) if size else None
+
+
+def encoder_builder(config: EncoderConfig) -> Callable[[], Encoder]:
+    """A function that makes a fresh copy of the named encoder."""
+    if ":" in config.name and not Path(config.name).exists():
+        made = _imported("encoder.name", config.name)
+        return lambda: made(config)
+    return lambda: load_text_encoder(config)
+
+
+@lru_cache(maxsize=8)
+def encoder_identity(config: EncoderConfig) -> str:
+    """Content hash of an encoder; it is loaded once per process for this."""
+    return encoder_builder(config)().identity()
+
+
+def gnn_builder(config: GNNConfig, num_classes: int) -> Callable[[int], GNN]:
+    """A function from the feature size to a new GNN."""
+    if config.name in GNNS:
+        kind: Any = GNNS[config.name]
+    elif ":" in config.name:
+        kind = _imported("gnn.name", config.name)
+    else:
+        raise ConfigError(f"gnn.name '{config.name}': unknown; {nearest(config.name, GNNS)}; or package.module:Name")
+    known = gnn_options(kind)
+    for option in config.options:
+        if option not in known:
+            raise ConfigError(f"gnn.options.{option}: {config.name} has no such option; {nearest(option, known)}")
+    common = {name: getattr(config, name) for name in COMMON_GNN_OPTIONS}
+    return lambda in_dim: kind(in_dim, num_classes, **common, **config.options)
+
+
+def gnn_options(kind: type[GNN]) -> dict[str, Any]:
+    """The options a GNN has beside the common ones, with their defaults."""
+    parameters = inspect.signature(kind).parameters.values()
+    keyword = [p for p in parameters if p.kind is inspect.Parameter.KEYWORD_ONLY]
+    return {p.name: p.default for p in keyword if p.name not in COMMON_GNN_OPTIONS}
+
+
+def method_named(name: str) -> Callable[[Job], Stage]:
+    """The method of that name."""
+    if name not in METHODS:
+        raise ConfigError(f"method '{name}': unknown; {nearest(name, METHODS)}")
+    return METHODS[name]
+
+
+def _imported(setting: str, path: str) -> Any:
+    module, _, name = path.partition(":")
+    try:
+        return getattr(importlib.import_module(module), name)
+    except (ImportError, AttributeError) as error:
+        raise ConfigError(f"{setting} '{path}': cannot be imported: {error}") from error

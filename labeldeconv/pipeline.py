@@ -1,0 +1,165 @@
+"""run(config): data -> method -> GNN -> scores -> run directory. The whole of labeldeconv from one call."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from labeldeconv import stages
+from labeldeconv.config import Config, load_config
+from labeldeconv.errors import ConfigError
+from labeldeconv.graph import AttributedGraph
+from labeldeconv.names import encoder_builder, encoder_identity, gnn_builder, method_named, open_data
+from labeldeconv.progress import say
+from labeldeconv.record import Cache, Stage, link, write_json, write_text
+from labeldeconv.stages import Job
+
+
+@dataclass(frozen=True)
+class Result:
+    """Scores, costs and files of one run.
+
+    `features` (n, d) and `logits` (n, c) are memory-mapped from the run directory; rows follow the graph's nodes.
+    """
+
+    metric: str
+    higher_is_better: bool
+    val: float
+    test: float
+    gamma: list[float] | None
+    seconds: dict[str, float]
+    peak_mib: dict[str, float | None]
+    cached: list[str]
+    settings: dict[str, Any]
+    run: Path
+
+    @property
+    def features(self) -> np.ndarray:
+        """X of the method (n, d) float16."""
+        return np.load(self.run / "features.npy", mmap_mode="r")
+
+    @property
+    def logits(self) -> np.ndarray:
+        """Predictions of the GNN (n, c) float32, before softmax or sigmoid."""
+        return np.load(self.run / "logits.npy", mmap_mode="r")
+
+    def to_dict(self) -> dict[str, Any]:
+        """What `--json` prints and `result.json` holds."""
+        return {**self.__dict__, "run": str(self.run)}
+
+
+def fit(
+    data: str | Path | AttributedGraph,
+    *,
+    method: str | None = None,
+    encoder: str | None = None,
+    gnn: str | None = None,
+    seed: int | None = None,
+    out: str | Path | None = None,
+    config: Config | str | Path | None = None,
+    cache: str | Path | None = None,
+    **settings: Any,
+) -> Result:
+    """Learn node features and predictions on a graph.
+
+    Args:
+        data: an `AttributedGraph`, a folder of tables, a saved graph, or a name such as 'planted'.
+        method: 'pne', 'fne', 'wo-ld' or 'ld'.
+        encoder: 'minilm', 'tiny', a hub id or a folder.
+        gnn: 'gcn', 'sagn' or 'package.module:Name'.
+        seed: of everything random.
+        out: run directory; default runs/DATA-METHOD-GNN-SEED.
+        config: a `Config` or a TOML file to start from.
+        cache: where finished stages live; default LABELDECONV_CACHE or the user's cache folder.
+        settings: any other setting, dots written as two underscores: train__epochs=2.
+
+    Example:
+        result = fit("planted", method="ld", encoder="minilm", gnn="gcn", train__epochs=2)
+        result.test, result.features.shape
+    """
+    given: dict[str, Any] = {"method": method, "encoder.name": encoder, "gnn.name": gnn, "seed": seed}
+    overrides = {k: v for k, v in given.items() if v is not None}
+    overrides |= {name.replace("__", "."): value for name, value in settings.items()}
+    graph = data if isinstance(data, AttributedGraph) else None
+    overrides["data"] = graph.name if graph is not None else str(data)
+    resolved = load_config(config if config is None or isinstance(config, Config) else Path(config), overrides)
+    return run(resolved, graph, Path(out) if out else None, Cache(Path(cache)) if cache else None)
+
+
+def run(
+    config: Config, graph: AttributedGraph | None = None, out: Path | None = None, cache: Cache | None = None
+) -> Result:
+    """Run one method with one GNN and one seed, from the cache where possible, and write the run directory."""
+    cache = cache or Cache()
+    if graph is None:
+        source = open_data(config.data, config.data_seed, cache)
+        graph = source.graph
+        for warning in source.warnings:
+            say(f"[yellow]warning[/] {warning}")
+    job = make_job(config, graph, cache)
+    X = method_named(config.method)(job)
+    final = stages.gnn(job, X)
+    out = out or Path("runs") / f"{graph.name}-{config.method}-{config.gnn.name}-{config.seed}"
+    return _write_run(job, X, final, out)
+
+
+def make_job(config: Config, graph: AttributedGraph, cache: Cache) -> Job:
+    """Turn the names of a config into builders."""
+    method_named(config.method)
+    return Job(
+        graph,
+        config,
+        cache,
+        build_encoder=encoder_builder(config.encoder),
+        encoder_identity=encoder_identity(config.encoder),
+        build_gnn=gnn_builder(config.gnn, graph.num_classes),
+        device=_device(config.device),
+    )
+
+
+def _write_run(job: Job, X: Stage, final: Stage, out: Path) -> Result:
+    """Gather what a report needs in `out`: links into the cache where possible, `result.json` last."""
+    out.mkdir(parents=True, exist_ok=True)
+    (out / "result.json").unlink(missing_ok=True)
+    write_text(out / "config.toml", job.config.to_toml())
+    if not (out / "graph" / "graph.json").exists():
+        job.graph.save(out / "graph")
+    link(X.path / "features.npy", out / "features.npy")
+    for name in ("logits.npy", "gnn.safetensors", "epochs.jsonl"):
+        link(final.path / name, out / name)
+    for label, names in (
+        ("pseudo", ("pseudo_labels.npy",)),
+        ("hops", ("hop_labels.npy",)),
+        ("train", ("encoder", "psi.safetensors", "steps.jsonl")),
+    ):
+        if label in job.used:
+            for name in names:
+                link(job.used[label].path / name, out / name)
+    trained = job.used.get("train")
+    result = Result(
+        metric=job.task.metric,
+        higher_is_better=job.task.higher_is_better,
+        val=final.info["val"],
+        test=final.info["test"],
+        gamma=trained.info["gamma"] if trained else None,
+        seconds={label: stage.seconds for label, stage in job.used.items()},
+        peak_mib={label: stage.peak_mib for label, stage in job.used.items()},
+        cached=[label for label, stage in job.used.items() if stage.cached],
+        settings=job.config.model_dump(),
+        run=out,
+    )
+    write_json(out / "result.json", result.to_dict())
+    return result
+
+
+def _device(name: str) -> torch.device:
+    if name == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        return torch.device(name)
+    except RuntimeError as error:
+        raise ConfigError(f"device '{name}': {str(error).splitlines()[0]}") from None

@@ -1,0 +1,107 @@
+"""The encoder loop: Algorithm 1, lines 6-11, for every method. Optimises beta, theta and gamma' together."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+
+from labeldeconv.config import TrainConfig
+from labeldeconv.encoders.tokens import TokenStore
+from labeldeconv.labels.inverse import InverseLabels
+from labeldeconv.progress import bar
+from labeldeconv.train.batches import epoch_batches
+from labeldeconv.train.checkpoint import Checkpoint
+from labeldeconv.train.objective import Objective
+from labeldeconv.train.optim import autocast_type, make_optimizer, set_learning_rates
+
+LOG = "steps.jsonl"  # one line per optimiser step: step, epoch, loss, lr, gamma
+
+
+@dataclass(frozen=True)
+class EncoderRun:
+    """What the encoder phase reports: optimiser steps, last loss, gamma (None where not learned), seconds."""
+
+    steps: int
+    loss: float
+    gamma: list[float] | None
+    seconds: float
+
+
+def train_encoder(
+    objective: Objective, store: TokenStore, nodes: np.ndarray, config: TrainConfig, seed: int, folder: Path
+) -> EncoderRun:
+    """Train `objective` in place on `nodes` (m,); logs and checkpoints go to `folder`, from where it resumes."""
+    device = next(objective.encoder.parameters()).device
+    dtype = autocast_type(config.precision, device)
+    torch.manual_seed(seed)
+    if config.gradient_checkpointing:
+        objective.encoder.enable_gradient_checkpointing()
+    optimizer = make_optimizer(objective, config)
+    checkpoint = Checkpoint(folder / "checkpoint.safetensors", objective, optimizer, config.checkpoint_minutes)
+    restored = checkpoint.load()
+    state: dict[str, Any] = restored[0] if restored else {"epoch": 0, "group": 0, "step": 0}
+    lengths = store.lengths
+    loss = float("nan")
+    objective.train()
+    done = state["epoch"] * len(nodes)
+    with _log(folder / LOG, state["step"]) as log, bar("train", config.epochs * len(nodes), done=done) as advance:
+        for epoch in range(state["epoch"], config.epochs):
+            batches = epoch_batches(lengths, nodes, config.batch_nodes, config.batch_tokens, seed, epoch)
+            groups = [batches[i : i + config.accumulate] for i in range(0, len(batches), config.accumulate)]
+            for k in range(state["group"], len(groups)):
+                scale = set_learning_rates(optimizer, (epoch + (k + 0.5) / len(groups)) / config.epochs, config.warmup)
+                loss = _step(objective, optimizer, store, groups[k], config.clip, device, dtype)
+                state = {"epoch": epoch, "group": k + 1, "step": state["step"] + 1}
+                row = {"step": state["step"], "epoch": epoch, "loss": loss, "lr": config.lr * scale}
+                log.write(json.dumps({**row, "gamma": gamma_of(objective.targets)}) + "\n")
+                advance(sum(map(len, groups[k])), f"loss {loss:.3f}")
+                if checkpoint.due:
+                    log.flush()
+                    checkpoint.save(state)
+            state = {**state, "group": 0}
+    objective.eval()
+    return EncoderRun(state["step"], loss, gamma_of(objective.targets), checkpoint.seconds)
+
+
+def _step(
+    objective: Objective,
+    optimizer: torch.optim.Optimizer,
+    store: TokenStore,
+    batches: list[np.ndarray],
+    clip: float,
+    device: torch.device,
+    dtype: torch.dtype | None,
+) -> float:
+    """One optimiser step over the nodes of all `batches`; returns their mean loss."""
+    total, loss = sum(map(len, batches)), 0.0
+    for ids in batches:
+        input_ids, mask = (t.to(device) for t in store.batch(ids))
+        with torch.autocast(device.type, dtype=dtype or torch.bfloat16, enabled=dtype is not None):
+            share = objective(ids, input_ids, mask) * (len(ids) / total)
+        share.backward()
+        loss += float(share.detach())
+    if clip > 0:
+        nn.utils.clip_grad_norm_(objective.parameters(), clip)
+    optimizer.step()
+    optimizer.zero_grad(set_to_none=True)
+    return loss
+
+
+def gamma_of(targets: nn.Module) -> list[float] | None:
+    """gamma of inverse labels as plain numbers; None for other targets and for alpha = 0, where gamma is idle."""
+    if isinstance(targets, InverseLabels) and targets.alpha > 0:
+        return [round(g, 6) for g in targets.gamma.tolist()]
+    return None
+
+
+def _log(path: Path, steps: int) -> Any:
+    """Open the log with exactly the lines of the `steps` that the checkpoint knows."""
+    lines = path.read_text().splitlines(keepends=True)[:steps] if path.exists() else []
+    path.write_text("".join(lines))
+    return path.open("a")

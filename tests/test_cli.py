@@ -1,0 +1,116 @@
+"""The command line as a newcomer meets it: JSON on stdout, messages, exit codes."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+from typer.testing import CliRunner
+
+from labeldeconv.cli import app, main
+
+QUICK = ["--encoder", "tiny", "--set", "train.epochs=1", "--set", "gnn.epochs=3"]
+
+
+def invoke(*args):
+    result = CliRunner().invoke(app, list(args), catch_exceptions=False)
+    assert result.exit_code == 0, result.output
+    return result.stdout
+
+
+def test_list_json():
+    names = json.loads(invoke("list", "--json"))
+    assert set(names) == {"data", "encoders", "gnns", "methods"}
+    assert {"pne", "fne", "wo-ld", "ld"} <= set(names["methods"])
+    assert {"gcn", "sagn"} <= set(names["gnns"])
+
+
+def test_list_text():
+    text = invoke("list")
+    assert "GNN sagn" in text
+    assert "input_dropout" in text
+
+
+def test_fit_json(tmp_path):
+    out = json.loads(invoke("fit", "planted:60", "--method", "ld", "--out", str(tmp_path / "r"), "--json", *QUICK))
+    for key in ("metric", "higher_is_better", "val", "test", "gamma", "seconds", "settings", "run"):
+        assert key in out
+    assert set(out["seconds"]) >= {"tokens", "encode", "pseudo", "hops", "train", "features", "gnn"}
+    assert out["run"] == str(tmp_path / "r")
+
+
+def test_fit_text(tmp_path):
+    text = invoke("fit", "planted:60", "--gnn", "sagn", "--hops", "1", "--out", str(tmp_path / "r"), *QUICK)
+    assert "run directory" in text
+    assert "gamma" in text
+
+
+def test_compare_json(tmp_path):
+    args = ("--methods", "pne,ld", "--gnns", "gcn", "--seeds", "2", "--out", str(tmp_path / "r"), "--json")
+    out = json.loads(invoke("compare", "planted:60", *args, *QUICK))
+    assert [(r["method"], r["gnn"], r["seeds"]) for r in out["rows"]] == [("pne", "gcn", 2), ("ld", "gcn", 2)]
+    assert set(out["rows"][0]["val"]) == {"mean", "std"}
+    assert out["rows"][0]["seconds"] > 0
+
+
+@pytest.mark.parametrize("data", ["planted:200", "planted-multilabel:200", "planted-protein:200"])
+def test_inspect_json(data):
+    out = json.loads(invoke("inspect", data, "--encoder", "tiny", "--json"))
+    assert out["nodes"] == 200
+    assert sum(out["split"].values()) == 200
+    assert 0 <= out["homophily"] <= 1
+    assert out["estimate"]["seconds"]["total"] > 0
+    assert out["estimate"]["tokens"]["max"] > 1
+    assert out["errors"] == []
+
+
+def test_inspect_text():
+    text = invoke("inspect", "planted:200", "--encoder", "tiny")
+    assert "homophily" in text
+    assert "estimate for ld with tiny and gcn" in text
+
+
+def test_dry_run_trains_nothing(tmp_path):
+    text = invoke("fit", "planted:60", "--dry-run", "--out", str(tmp_path / "r"), "--alpha", "0.5", *QUICK)
+    assert "alpha = 0.5" in text
+    assert "estimate" in text
+    assert not (tmp_path / "r").exists()
+    out = json.loads(invoke("fit", "planted:60", "--dry-run", "--json", *QUICK))
+    assert out["settings"]["train"]["epochs"] == 1
+
+
+@pytest.mark.parametrize(
+    ("args", "message"),
+    [
+        (["fit", "nowhere"], "data 'nowhere': no such folder"),
+        (["fit", "planted:60", "--set", "train.epoch=1"], "did you mean 'train.epochs'"),
+        (["fit", "planted:60", "--alpha", "1.5"], "labels.alpha"),
+        (["fit", "planted:60", "--method", "lld"], "did you mean 'ld'"),
+        (["compare", "planted:60", "--gnns", "gcnn", "--encoder", "tiny"], "did you mean 'gcn'"),
+        (["fit", "planted:60", "--encoder", "no/such"], "encoder.name 'no/such'"),
+        (["fit", "planted:60", "--config", "none.toml"], "none.toml: no such file"),
+    ],
+)
+def test_errors_are_one_message(args, message, monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", ["labeldeconv", *args])
+    with pytest.raises(SystemExit) as stop:
+        main()
+    assert stop.value.code == 1
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert message in err
+    assert err.startswith("error: ")
+
+
+def test_inspect_tells_all_errors_as_json(tmp_path):
+    (tmp_path / "nodes.csv").write_text("id,text,label\n1,a,x\n1,b,x\n")
+    (tmp_path / "edges.csv").write_text("source,target\n1,9\n")
+    result = CliRunner().invoke(app, ["inspect", str(tmp_path), "--json"])
+    assert result.exit_code == 1
+    problems = json.loads(result.stdout)["errors"]
+    assert len(problems) >= 3
+
+
+def test_help_does_not_wait_for_torch():
+    code = "import sys, labeldeconv.cli; sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

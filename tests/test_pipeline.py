@@ -1,0 +1,159 @@
+"""Whole runs with the tiny encoder: sharing, run directory, Python API, kill -9."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+import tomllib
+
+import numpy as np
+import pytest
+from safetensors.numpy import load_file
+from transformers import AutoModel
+
+from labeldeconv import AttributedGraph, compare, fit, load_config, open_data
+from labeldeconv.errors import ConfigError, DataError
+from labeldeconv.record import Cache
+
+QUICK = {"encoder": "tiny", "train__epochs": 1, "gnn__epochs": 5}
+
+
+@pytest.mark.parametrize("method", ["pne", "fne", "wo-ld", "ld"])
+@pytest.mark.parametrize("data", ["planted:60", "planted-multilabel:60", "planted-protein:60"])
+def test_every_method_on_every_flavour(data, method, tmp_path):
+    result = fit(data, method=method, gnn="sagn", out=tmp_path / "run", **QUICK)
+    assert 0 <= result.test <= 1
+    assert (result.gamma is not None) == (method == "ld")
+    assert result.features.shape == (60, 32)
+    assert result.metric == ("accuracy" if data == "planted:60" else "mean ROC-AUC")
+
+
+def test_run_directory_is_complete_and_open(tmp_path):
+    result = fit("planted:60", method="ld", out=tmp_path / "run", **QUICK)
+    run = result.run
+    stored = json.loads((run / "result.json").read_text())
+    assert stored == json.loads(json.dumps(result.to_dict()))
+    assert stored["settings"]["encoder"]["name"] == "tiny"
+    assert tomllib.loads((run / "config.toml").read_text())["train"]["epochs"] == 1
+    assert np.load(run / "hop_labels.npy").shape == (60, 3, 10)
+    np.testing.assert_array_equal(np.load(run / "hop_labels.npy")[:, 0], np.load(run / "pseudo_labels.npy"))
+    assert len(json.loads((run / "steps.jsonl").read_text().splitlines()[0])["gamma"]) == 3
+    assert load_file(run / "gnn.safetensors")
+    assert AttributedGraph.load(run / "graph").num_nodes == 60
+    AutoModel.from_pretrained(run / "encoder")
+    assert not [p for p in run.rglob("*") if p.suffix in (".pt", ".pkl", ".bin") and p.name != "texts.bin"]
+
+
+def test_stages_are_shared(tmp_path):
+    for method in ("pne", "ld"):
+        result = fit("planted:60", method=method, out=tmp_path / method, **QUICK)
+    assert result.cached == ["encode", "tokens", "first gnn"] or set(result.cached) == {"encode", "tokens", "first gnn"}
+    again = fit("planted:60", method="ld", out=tmp_path / "again", **QUICK)
+    assert set(again.cached) == set(again.seconds)
+    assert again.test == result.test
+    other = fit("planted:60", method="ld", labels__alpha=0.5, out=tmp_path / "other", **QUICK)
+    assert "hops" in other.cached
+    assert "train" not in other.cached
+
+
+def test_same_seed_same_numbers_other_seed_others(tmp_path):
+    runs = [
+        fit("planted:60", seed=seed, out=tmp_path / f"o{i}", cache=tmp_path / f"c{i}", **QUICK)
+        for i, seed in enumerate((0, 0, 1))
+    ]
+    assert np.array_equal(runs[0].logits, runs[1].logits)
+    assert not np.array_equal(runs[0].logits, runs[2].logits)
+
+
+def test_own_graph_and_pyg(small_graph, tmp_path):
+    data = small_graph.to_pyg()
+    graph = AttributedGraph.from_pyg(data, small_graph.texts, name="mine")
+    result = fit(graph, method="pne", out=tmp_path / "run", **QUICK)
+    assert graph.to_pyg(x=result.features).x.shape == (6, 32)
+
+
+def test_own_gnn_by_path(tmp_path, monkeypatch):
+    (tmp_path / "mine.py").write_text(
+        "from labeldeconv.gnns.gcn import GCN\n\n\nclass Mine(GCN):\n    pass\n", encoding="utf-8"
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    assert fit("planted:40", method="pne", gnn="mine:Mine", out=tmp_path / "r", **QUICK).val >= 0
+
+
+def test_psi_from_the_first_gnn(tmp_path):
+    fresh = fit("planted:60", out=tmp_path / "a", **QUICK)
+    warm = fit("planted:60", out=tmp_path / "b", train__psi_init="gnn", **QUICK)
+    assert not np.array_equal(fresh.features, warm.features)
+
+
+def test_wrong_names_are_answered(tmp_path):
+    with pytest.raises(ConfigError, match=r"method 'l': unknown; .*known: fne, ld, pne, wo-ld"):
+        fit("planted:60", method="l", **QUICK)
+    with pytest.raises(ConfigError, match=r"gnn.name 'gnc': unknown; did you mean 'gcn'"):
+        fit("planted:60", gnn="gnc", **QUICK)
+    with pytest.raises(ConfigError, match=r"gnn.options.nrm: gcn has no such option; did you mean 'norm'"):
+        fit("planted:60", gnn__options={"nrm": 1}, **QUICK)
+    with pytest.raises(DataError, match="data 'plantde': no such folder, and not a name; did you mean 'planted'"):
+        open_data("plantde", 0, Cache())
+    with pytest.raises(DataError, match="at least 4"):
+        open_data("planted:2", 0, Cache())
+
+
+def test_compare_table(tmp_path):
+    config = load_config(None, {"data": "planted:60", "encoder.name": "tiny", "train.epochs": 1, "gnn.epochs": 3})
+    result = compare(config, ["pne", "ld"], ["gcn", "sagn"], seeds=2, out=tmp_path / "cmp")
+    assert [(r.method, r.gnn, r.seeds) for r in result.rows] == [
+        ("pne", "gcn", 2),
+        ("ld", "gcn", 2),
+        ("pne", "sagn", 2),
+        ("ld", "sagn", 2),
+    ]
+    row = result.rows[1]
+    assert row.test.mean == pytest.approx(np.mean(row.tests))
+    assert row.test.std == pytest.approx(np.std(row.tests, ddof=1))
+    assert (tmp_path / "cmp" / "table.md").read_text().count("\n| ") == 5
+    assert (tmp_path / "cmp" / "table.csv").read_text().startswith("method,gnn,val_mean")
+    assert (tmp_path / "cmp" / "ld-sagn-1" / "result.json").exists()
+
+
+def command(cache, out, *more):
+    quick = ["--encoder", "tiny", "--set", "train.epochs=3", "--set", "gnn.epochs=30", "--set", "gnn.patience=30"]
+    always = ["--set", "train.checkpoint_minutes=0", "--set", "gnn.checkpoint_minutes=0"]
+    run = [sys.executable, "-m", "labeldeconv.cli", "fit", "planted:300", "--out", str(out), *quick, *always, *more]
+    env = {**os.environ, "LABELDECONV_CACHE": str(cache), "OMP_NUM_THREADS": "1"}
+    return subprocess.Popen(run, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def lines(folder, pattern):
+    return sum(p.read_text().count("\n") for p in folder.glob(pattern))
+
+
+def test_killed_run_goes_on_and_ends_with_the_same_numbers(tmp_path):
+    straight = command(tmp_path / "c1", tmp_path / "straight")
+    assert straight.wait(timeout=120) == 0, straight.stderr.read()
+    # kill -9 during the encoder phase, then during the last GNN phase, then let it finish
+    for pattern, least in (("train/*.partial/steps.jsonl", 5), ("gnn/*.partial/epochs.jsonl", 10)):
+        process = command(tmp_path / "c2", tmp_path / "killed")
+        trained = pattern.startswith("gnn")
+        while process.poll() is None:
+            ready = not trained or any((tmp_path / "c2" / "train").glob("*/stage.json"))
+            if ready and lines(tmp_path / "c2", pattern) >= least:
+                process.send_signal(signal.SIGKILL)
+                break
+            time.sleep(0.005)
+        process.wait()
+        assert process.returncode == -signal.SIGKILL, "finished before it could be killed"
+        process.stdout.close()
+        process.stderr.close()
+    last = command(tmp_path / "c2", tmp_path / "killed", "--json")
+    out, err = last.communicate(timeout=120)
+    assert last.returncode == 0, err
+    straight.stdout.close()
+    straight.stderr.close()
+    result = json.loads(out)
+    expected = json.loads((tmp_path / "straight" / "result.json").read_text())
+    assert {k: result[k] for k in ("val", "test", "gamma")} == {k: expected[k] for k in ("val", "test", "gamma")}
+    for name in ("features.npy", "logits.npy", "steps.jsonl", "epochs.jsonl", "encoder/model.safetensors"):
+        assert (tmp_path / "killed" / name).read_bytes() == (tmp_path / "straight" / name).read_bytes(), name
