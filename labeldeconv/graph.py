@@ -351,7 +351,7 @@ def _digest(arrays: Sequence[np.ndarray]) -> str:
         h.update(f"{a.dtype.str}{a.shape}".encode())
         flat = np.ascontiguousarray(a).reshape(-1).view(np.uint8)
         for start in range(0, len(flat), 1 << 26):
-            h.update(memoryview(flat[start : start + (1 << 26)]))
+            h.update(flat[start : start + (1 << 26)].data)
     return h.hexdigest()
 
 
