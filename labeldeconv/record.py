@@ -51,7 +51,8 @@ class Cache:
         final = self.root / name / key
         if not (final / MANIFEST).exists():
             final.parent.mkdir(parents=True, exist_ok=True)
-            with FileLock(final.parent / f"{key}.lock"):
+            (self.root / "locks").mkdir(exist_ok=True)
+            with FileLock(self.root / "locks" / key):  # a second process waits, then finds the stage done
                 if not (final / MANIFEST).exists():
                     self._build(name, key, final, parts, build)
                     return self._open(name, key, final, cached=False)
