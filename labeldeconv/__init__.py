@@ -13,7 +13,10 @@ if TYPE_CHECKING:
     from labeldeconv.adjacency import Adjacency, propagate
     from labeldeconv.comparison import Comparison, compare
     from labeldeconv.config import Config, load_config
+    from labeldeconv.data.export import export_run, run_to_pyg
     from labeldeconv.data.planted import planted
+    from labeldeconv.data.records import record_texts
+    from labeldeconv.data.sources import from_datasets, from_networkx, from_rows, from_tag_dataset
     from labeldeconv.encoders.base import Encoder
     from labeldeconv.errors import ConfigError, DataError, LabelDeconvError, MissingExtra
     from labeldeconv.gnns.base import GNN, Psi
@@ -44,13 +47,20 @@ _HOMES = {
     "Task": "task",
     "Texts": "graph",
     "compare": "comparison",
+    "export_run": "data.export",
     "fit": "pipeline",
+    "from_datasets": "data.sources",
+    "from_networkx": "data.sources",
+    "from_rows": "data.sources",
+    "from_tag_dataset": "data.sources",
     "hop_labels": "labels.hops",
     "load_config": "config",
     "open_data": "names",
     "planted": "data.planted",
     "propagate": "adjacency",
+    "record_texts": "data.records",
     "run": "pipeline",
+    "run_to_pyg": "data.export",
 }
 __all__ = [  # noqa: RUF022 (sorted as _HOMES is)
     "Adjacency",
@@ -70,13 +80,20 @@ __all__ = [  # noqa: RUF022 (sorted as _HOMES is)
     "Task",
     "Texts",
     "compare",
+    "export_run",
     "fit",
+    "from_datasets",
+    "from_networkx",
+    "from_rows",
+    "from_tag_dataset",
     "hop_labels",
     "load_config",
     "open_data",
     "planted",
     "propagate",
+    "record_texts",
     "run",
+    "run_to_pyg",
 ]
 
 

@@ -9,9 +9,9 @@ that K_i of an isolated node is its K_0.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, TypeVar
 
@@ -20,20 +20,26 @@ import numpy as np
 import torch
 
 from labeldeconv.config import AdjacencyConfig
+from labeldeconv.edge_features import EdgeFeatures
 
 Array = TypeVar("Array", np.ndarray, torch.Tensor)
 
 
 @dataclass(frozen=True, eq=False)
 class Adjacency:
-    """A normalised adjacency matrix A-hat (n, n) in CSR: row i averages over indices[indptr[i]:indptr[i + 1]]."""
+    """A normalised adjacency matrix A-hat (n, n) in CSR: row i averages over indices[indptr[i]:indptr[i + 1]].
+
+    Some rows of it, as mini-batches use them, are (t, s): `sources` is then s, of which the first t are the targets.
+    """
 
     indptr: np.ndarray
     indices: np.ndarray
     left: np.ndarray | None
     right: np.ndarray | None
     symmetric: bool
-    _on: dict[torch.device, torch.Tensor] = field(default_factory=dict, repr=False)
+    sources: int | None = None
+    edge_features: EdgeFeatures | None = None
+    _on: dict[tuple[str, torch.device], torch.Tensor] = field(default_factory=dict, repr=False)
 
     @classmethod
     def from_edges(cls, edges: np.ndarray, num_nodes: int, config: AdjacencyConfig | None = None) -> Adjacency:
@@ -59,8 +65,18 @@ class Adjacency:
 
     @property
     def num_nodes(self) -> int:
-        """n."""
+        """n, or t: the rows."""
         return len(self.indptr) - 1
+
+    @property
+    def num_sources(self) -> int:
+        """n, or s: the columns."""
+        return self.num_nodes if self.sources is None else self.sources
+
+    def with_edge_features(self, edges: np.ndarray, values: np.ndarray) -> Adjacency:
+        """The same A-hat whose entries know the features (e, k) of the edges (2, e) they come from."""
+        aligned = EdgeFeatures.align(values, edges, self.indptr, self.indices)
+        return replace(self, edge_features=aligned, _on={})
 
     @cached_property
     def transposed(self) -> Adjacency:
@@ -68,16 +84,16 @@ class Adjacency:
         if self.symmetric:
             return Adjacency(self.indptr, self.indices, self.right, self.left, True)
         rows = np.repeat(np.arange(self.num_nodes, dtype=self.indices.dtype), np.diff(self.indptr))
-        indptr, indices = _csr(self.indices, rows, self.num_nodes)
-        return Adjacency(indptr, indices, self.right, self.left, False)
+        indptr, indices = _csr(self.indices, rows, self.num_sources)
+        return Adjacency(indptr, indices, self.right, self.left, False, self.num_nodes)
 
     def __matmul__(self, x: np.ndarray) -> np.ndarray:
-        """A-hat x for x (n, d) float32 or float64. Bit-equal whatever the number of threads."""
+        """A-hat x (t, d) for x (s, d) float32 or float64. Bit-equal whatever the number of threads."""
         x = np.ascontiguousarray(x)
         if self.right is not None:
             x = x * self.right[:, None].astype(x.dtype)
-        out = np.zeros_like(x)
-        with _torch_threads():
+        out = np.zeros((self.num_nodes, x.shape[1]), x.dtype)
+        with torch_threads():
             _gather(self.indptr, self.indices, _balanced(self.indptr), x, out)
         if self.left is not None:
             out *= self.left[:, None].astype(x.dtype)
@@ -85,17 +101,33 @@ class Adjacency:
 
     def dense(self) -> np.ndarray:
         """A-hat as a dense float64 matrix (n, n), for small graphs."""
-        out = np.zeros((self.num_nodes, self.num_nodes))
+        out = np.zeros((self.num_nodes, self.num_sources))
         out[np.repeat(np.arange(self.num_nodes), np.diff(self.indptr)), self.indices] = 1.0
         if self.left is not None:
             out *= self.left[:, None]
         return out if self.right is None else out * self.right
 
     def on(self, device: torch.device) -> torch.Tensor:
-        """A-hat as a torch sparse CSR tensor (n, n), for PyG layers; made once per device."""
-        if device not in self._on:
-            self._on[device] = self._torch_csr().to(device)
-        return self._on[device]
+        """A-hat as a torch sparse CSR tensor (t, s), for PyG layers; made once per device."""
+        return self._once("matrix", device, self._torch_csr)
+
+    def edge_index(self, device: torch.device) -> torch.Tensor:
+        """The entries as PyG writes them: (2, e) int64, sources above targets."""
+        return self._once("edge_index", device, self._edge_index)
+
+    def edge_values(self, device: torch.device) -> torch.Tensor | None:
+        """Features (e, k) float32 of the entries, or None."""
+        features = self.edge_features
+        return None if features is None else self._once("edge_values", device, features.tensor)
+
+    def _once(self, what: str, device: torch.device, make: Callable[[], torch.Tensor]) -> torch.Tensor:
+        if (what, device) not in self._on:
+            self._on[what, device] = make().to(device)
+        return self._on[what, device]
+
+    def _edge_index(self) -> torch.Tensor:
+        targets = np.repeat(np.arange(self.num_nodes), np.diff(self.indptr))
+        return torch.from_numpy(np.stack([self.indices.astype(np.int64), targets]))
 
     def _torch_csr(self) -> torch.Tensor:
         values = np.ones(len(self.indices), dtype=np.float32)
@@ -109,7 +141,7 @@ class Adjacency:
                 torch.from_numpy(self.indptr.astype(np.int64)),
                 torch.from_numpy(self.indices.astype(np.int64)),
                 torch.from_numpy(values),
-                size=(self.num_nodes, self.num_nodes),
+                size=(self.num_nodes, self.num_sources),
                 check_invariants=False,
             )
 
@@ -147,7 +179,7 @@ class _Convolve(torch.autograd.Function):
 def _csr(rows: np.ndarray, cols: np.ndarray, n: int) -> tuple[np.ndarray, np.ndarray]:
     """CSR pattern with sorted, unique columns per row: counting sort by row, then a sort inside each row."""
     indptr, indices = _counting_sort(rows, cols, n)
-    with _torch_threads():
+    with torch_threads():
         counts = _sort_rows(indptr, indices)
     if counts.sum() == len(indices):
         return indptr, indices
@@ -155,7 +187,7 @@ def _csr(rows: np.ndarray, cols: np.ndarray, n: int) -> tuple[np.ndarray, np.nda
 
 
 @contextmanager
-def _torch_threads() -> Iterator[None]:
+def torch_threads() -> Iterator[None]:
     """Run numba with torch's number of threads, and leave torch with it.
 
     Both share one OpenMP runtime: a numba kernel would otherwise reset torch's threads, and with them the last bits of

@@ -6,7 +6,7 @@ import json
 import os
 import sys
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 # Before torch loads: threads that spin while waiting cost a shared machine up to 70 times (measured).
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
@@ -16,8 +16,11 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from labeldeconv.config import Config, load_config, parse_set
+from labeldeconv.config import Config, load_config, parse_set, parse_vary
 from labeldeconv.errors import DataError, LabelDeconvError
+
+if TYPE_CHECKING:
+    from labeldeconv.comparison import Comparison
 
 app = typer.Typer(
     add_completion=False,
@@ -25,6 +28,8 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     help="Label Deconvolution: learn node features and predictions on attributed graphs.",
 )
+analyze = typer.Typer(no_args_is_help=True, help="Figures of the paper on your own data.")
+app.add_typer(analyze, name="analyze")
 console = Console()
 
 Data = Annotated[str, typer.Argument(help="A folder of tables, a saved graph, or a name from `labeldeconv list`.")]
@@ -33,6 +38,7 @@ ConfigFile = Annotated[Path | None, typer.Option("--config", help="Settings as T
 Sets = Annotated[list[str] | None, typer.Option("--set", help="One setting, KEY=VALUE, such as train.epochs=2.")]
 Encoder = Annotated[str | None, typer.Option(help="minilm, tiny, a hub id or a folder.")]
 Out = Annotated[Path | None, typer.Option(help="Run directory; default under runs/.")]
+MaxNodes = Annotated[int | None, typer.Option(min=4, help="Take a connected part of at most this many nodes.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Print the settings and the estimated cost, and stop.")]
 
 
@@ -48,10 +54,11 @@ def fit(
     data: Data,
     method: Annotated[str | None, typer.Option(help="pne, fne, wo-ld or ld.")] = None,
     encoder: Encoder = None,
-    gnn: Annotated[str | None, typer.Option(help="gcn, sagn or package.module:Name.")] = None,
+    gnn: Annotated[str | None, typer.Option(help="A GNN of `labeldeconv list`, or package.module:Name.")] = None,
     seed: Annotated[int | None, typer.Option(help="Seed of everything random.")] = None,
-    hops: Annotated[int | None, typer.Option(help="N of the inverse labels.")] = None,
-    alpha: Annotated[float | None, typer.Option(help="Share of the inverse labels in the target.")] = None,
+    hops: Annotated[str | None, typer.Option(help="N of the inverse labels, or auto.")] = None,
+    alpha: Annotated[str | None, typer.Option(help="Share of the inverse labels in the target, or auto.")] = None,
+    max_nodes: MaxNodes = None,
     out: Out = None,
     config: ConfigFile = None,
     sets: Sets = None,
@@ -59,8 +66,8 @@ def fit(
     as_json: AsJson = False,
 ) -> None:
     """Train one method with one GNN and one seed; writes a run directory."""
-    names = {"data": data, "method": method, "encoder__name": encoder, "gnn__name": gnn, "seed": seed}
-    settings = _settings(config, sets, **names, labels__hops=hops, labels__alpha=alpha)
+    names = {"data": _part(data, max_nodes), "method": method, "encoder__name": encoder, "gnn__name": gnn, "seed": seed}
+    settings = _settings(config, [*(sets or []), *_label_settings(hops, alpha)], **names)
     if dry_run:
         return _dry_run(settings, as_json)
     from labeldeconv.pipeline import run
@@ -82,10 +89,11 @@ def fit(
 @app.command()
 def compare(
     data: Data,
-    methods: Annotated[str, typer.Option(help="Comma-separated methods.")] = "pne,fne,wo-ld,ld",
+    methods: Annotated[str, typer.Option(help="Comma-separated methods, or all.")] = "pne,fne,wo-ld,ld",
     gnns: Annotated[str | None, typer.Option(help="Comma-separated GNNs.")] = None,
     seeds: Annotated[int, typer.Option(min=1, help="Number of seeds, from 0.")] = 1,
     encoder: Encoder = None,
+    max_nodes: MaxNodes = None,
     out: Out = None,
     config: ConfigFile = None,
     sets: Sets = None,
@@ -93,53 +101,117 @@ def compare(
     as_json: AsJson = False,
 ) -> None:
     """Run several methods, GNNs and seeds; stages are shared, finished ones are not run again."""
-    settings = _settings(config, sets, data=data, encoder__name=encoder)
+    settings = _settings(config, sets, data=_part(data, max_nodes), encoder__name=encoder)
     if dry_run:
         return _dry_run(settings, as_json)
     from labeldeconv.comparison import compare as run_compare
-    from labeldeconv.comparison import row_cells
 
-    result = run_compare(settings, _names(methods), _names(gnns or settings.gnn.name), seeds, out)
+    result = run_compare(settings, _methods(methods), _names(gnns or settings.gnn.name), seeds, out)
     if as_json:
         return _print_json(result.to_dict())
-    table = Table(title=f"{result.metric} (%) on {result.data}", title_justify="left")
-    for column in ("method", "GNN", "val", "test", "seeds", "seconds"):
-        table.add_column(column, justify="left" if column in ("method", "GNN") else "right")
-    for row in result.rows:
-        table.add_row(*row_cells(row))
-    console.print(table)
-    console.print(f"run directory: {result.run}", soft_wrap=True)
+    _print_comparison(result)
+
+
+@app.command()
+def sweep(
+    data: Data,
+    vary: Annotated[list[str], typer.Option(help="KEY=VALUES: hops=0..8, alpha=0,0.5,1, encoder=minilm,tiny.")],
+    methods: Annotated[str | None, typer.Option(help="Comma-separated methods; default ld.")] = None,
+    gnns: Annotated[str | None, typer.Option(help="Comma-separated GNNs.")] = None,
+    seeds: Annotated[int, typer.Option(min=1, help="Number of seeds, from 0.")] = 1,
+    encoder: Encoder = None,
+    max_nodes: MaxNodes = None,
+    out: Out = None,
+    config: ConfigFile = None,
+    sets: Sets = None,
+    as_json: AsJson = False,
+) -> None:
+    """Vary settings, all combinations, and tabulate; stages are shared as in compare."""
+    settings = _settings(config, sets, data=_part(data, max_nodes), encoder__name=encoder)
+    from labeldeconv.comparison import compare as run_compare
+
+    grid = dict(parse_vary(text) for text in vary)
+    chosen = _methods(methods or settings.method), _names(gnns or settings.gnn.name)
+    result = run_compare(settings, *chosen, seeds, out, vary=grid)
+    return _print_json(result.to_dict()) if as_json else _print_comparison(result)
 
 
 @app.command()
 def inspect(
-    data: Data, encoder: Encoder = None, config: ConfigFile = None, sets: Sets = None, as_json: AsJson = False
+    data: Data,
+    encoder: Encoder = None,
+    max_nodes: MaxNodes = None,
+    config: ConfigFile = None,
+    sets: Sets = None,
+    as_json: AsJson = False,
 ) -> None:
     """Check a graph, print its statistics and what a fit would cost; trains nothing."""
     from labeldeconv.analysis.card import data_card
     from labeldeconv.analysis.estimate import estimate
-    from labeldeconv.names import open_data
+    from labeldeconv.names import attribute_warning, open_data
     from labeldeconv.record import Cache
 
-    settings = _settings(config, sets, data=data, encoder__name=encoder)
+    settings = _settings(config, sets, data=_part(data, max_nodes), encoder__name=encoder)
     try:
         source = open_data(settings.data, settings.data_seed, Cache())
     except DataError as error:
-        if not as_json or not error.problems:
-            raise
-        _print_json({"errors": error.problems})
-        raise typer.Exit(1) from None
-    card = data_card(source.graph)
+        found = getattr(error, "found", {})  # what a data set with missing files has
+        if as_json and error.problems:
+            _print_json({**found, "errors": error.problems})
+            raise typer.Exit(1) from None
+        if found and not as_json:
+            _print_tree(found.get("name", data), {k: v for k, v in found.items() if k not in ("name", "files")})
+            _print_tree("files there", found.get("files", {}))
+        raise
+    card, warnings = data_card(source.graph), list(source.warnings)
     try:
+        if told := attribute_warning(settings.encoder, source.graph):
+            warnings.append(told)
         cost: dict[str, Any] = estimate(source.graph, settings)
     except LabelDeconvError as error:
         cost = {"not estimated": str(error)}
     if as_json:
-        return _print_json({**card, "errors": [], "warnings": source.warnings, "estimate": cost})
+        return _print_json({**card, "errors": [], "warnings": warnings, "estimate": cost})
     _print_tree(card["name"], {k: v for k, v in card.items() if k != "name" and v is not None})
     _print_tree(f"estimate for {settings.method} with {settings.encoder.name} and {settings.gnn.name}", cost)
-    for warning in source.warnings:
+    for warning in warnings:
         console.print(f"[yellow]warning[/] {warning}", highlight=False, soft_wrap=True)
+
+
+@analyze.command("approximation")
+def analyze_approximation(
+    data: Data,
+    epochs: Annotated[int, typer.Option(min=1, help="Epochs of every GNN; none stops early.")] = 200,
+    encoder: Encoder = None,
+    out: Out = None,
+    config: ConfigFile = None,
+    sets: Sets = None,
+    as_json: AsJson = False,
+) -> None:
+    """Training curves of GCN and RevGAT against SpeGCN and SpeGNN on X_PNE (Appendix A.4): numbers and a plot."""
+    from labeldeconv.analysis.approximation import approximation
+
+    result = approximation(_settings(config, sets, data=data, encoder__name=encoder), epochs, out)
+    if as_json:
+        return _print_json(result.to_dict())
+    table = Table(title=f"{result.metric} (%) on {result.data}", title_justify="left")
+    for column in ("GNN", "loss at the end", "val", "test"):
+        table.add_column(column, justify="left" if column == "GNN" else "right")
+    for curve in result.curves:
+        table.add_row(curve.gnn, f"{curve.loss[-1]:.4f}", f"{100 * curve.best_val:.2f}", f"{100 * curve.test:.2f}")
+    console.print(table)
+    console.print(f"numbers and plot: {result.out}", soft_wrap=True)
+
+
+@app.command()
+def export(
+    run: Annotated[Path, typer.Argument(help="A run directory.")],
+    out: Annotated[Path, typer.Argument(help="A file that ends in .parquet, .npy or .safetensors.")],
+) -> None:
+    """Write features and predictions of a run with the node ids."""
+    from labeldeconv.data.export import export_run
+
+    console.print(str(export_run(run, out)), soft_wrap=True, highlight=False)
 
 
 @app.command("list")
@@ -149,15 +221,49 @@ def list_names(as_json: AsJson = False) -> None:
 
     if as_json:
         return _print_json({"data": [*DATA], "encoders": [*ENCODERS], "gnns": [*GNNS], "methods": [*METHODS]})
-    _print_tree("data", {**DATA, "FOLDER": "nodes.* and edges.* tables (parquet, csv, jsonl), or a saved graph"})
+    _print_tree(
+        "data",
+        {
+            **DATA,
+            "FOLDER": "nodes.* and edges.* tables (parquet, csv, jsonl), raw files of the above, or a saved graph",
+        },
+    )
     _print_tree("encoders", {**ENCODERS, "ID or FOLDER": "any Hugging Face model with safetensors weights"})
     for name, kind in GNNS.items():
         _print_tree(f"GNN {name}", {"": (kind.__doc__ or "").splitlines()[0], "options": gnn_options(kind)})
     _print_tree("methods", {name: (m.__doc__ or "").splitlines()[0] for name, m in METHODS.items()})
 
 
+def _print_comparison(result: Comparison) -> None:
+    table = Table(title=f"{result.metric} (%) on {result.data}", title_justify="left")
+    for column in result.columns():
+        table.add_column(column, justify="left" if column in ("method", "GNN") else "right")
+    for row in result.rows:
+        table.add_row(*result.cells(row))
+    console.print(table)
+    console.print(f"run directory: {result.run}", soft_wrap=True)
+
+
+def _part(data: str, max_nodes: int | None) -> str:
+    """The name of the data, or of a connected part of it."""
+    return data if max_nodes is None else f"{data}#{max_nodes}"
+
+
+def _label_settings(hops: str | None, alpha: str | None) -> list[str]:
+    """--hops and --alpha as settings; 'auto' for either lets gamma, which covers both, be chosen."""
+    sets = ["labels.gamma=auto"] if "auto" in (hops, alpha) else []
+    given = {"labels.hops": hops, "labels.alpha": alpha}
+    return sets + [f"{name}={value}" for name, value in given.items() if value not in (None, "auto")]
+
+
 def _names(text: str) -> list[str]:
     return [name.strip() for name in text.split(",") if name.strip()]
+
+
+def _methods(text: str) -> list[str]:
+    from labeldeconv.names import METHODS
+
+    return [*METHODS] if text == "all" else _names(text)
 
 
 def _dry_run(settings: Config, as_json: bool) -> None:

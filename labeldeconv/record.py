@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from filelock import FileLock
 from platformdirs import user_cache_dir
 
@@ -85,6 +86,12 @@ def content_key(parts: Mapping[str, Any]) -> str:
     """Stable hash of JSON-able settings and input keys."""
     text = json.dumps(parts, sort_keys=True, separators=(",", ":"))
     return hashlib.blake2b(text.encode(), digest_size=12).hexdigest()
+
+
+def array_key(array: np.ndarray) -> str:
+    """Hash of an array's type, shape and content."""
+    head = f"{array.dtype.str}{array.shape}".encode()
+    return hashlib.blake2b(head + np.ascontiguousarray(array).tobytes(), digest_size=12).hexdigest()
 
 
 def write_json(path: Path, value: Any) -> None:

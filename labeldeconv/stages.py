@@ -17,20 +17,35 @@ from torch import nn
 
 from labeldeconv.adjacency import Adjacency
 from labeldeconv.config import Config, Settings
+from labeldeconv.data.inductive import training_view
 from labeldeconv.encoders.base import Encoder
 from labeldeconv.encoders.tokens import TokenStore, write_tokens
+from labeldeconv.errors import ConfigError
 from labeldeconv.gnns.base import GNN, Psi
 from labeldeconv.graph import AttributedGraph
+from labeldeconv.labels.choice import choose_gamma
 from labeldeconv.labels.hops import write_hop_labels
 from labeldeconv.labels.pseudo import pseudo_labels
-from labeldeconv.record import Cache, Stage
+from labeldeconv.record import Cache, Stage, array_key
 from labeldeconv.task import Task
 from labeldeconv.train.encoder import train_encoder
 from labeldeconv.train.features import export_features
-from labeldeconv.train.feed import make_feed
+from labeldeconv.train.feed import Feed, InductiveFeed, make_feed
 from labeldeconv.train.gnn import train_gnn
 from labeldeconv.train.objective import Objective
 from labeldeconv.train.optim import autocast_type
+from labeldeconv.train.self_training import SoftLabels
+
+PREDICT_ROWS = 1 << 14  # features that go through psi at a time
+
+
+@dataclass(frozen=True)
+class Soft:
+    """Nodes `ids` (m,) that a GNN is taught with the pseudo labels of a stage, and the weight of their loss."""
+
+    labels: Stage
+    ids: np.ndarray
+    weight: float
 
 
 @dataclass
@@ -40,6 +55,7 @@ class Job:
     Args:
         build_encoder: makes the pre-trained encoder; `encoder_identity` is its content hash.
         build_gnn: makes a GNN for features of the given size.
+        final: the GNN of a method that trains its own; None for the others.
     """
 
     graph: AttributedGraph
@@ -50,6 +66,7 @@ class Job:
     build_gnn: Callable[[int], GNN]
     device: torch.device = field(default_factory=lambda: torch.device("cpu"))
     used: dict[str, Stage] = field(default_factory=dict)
+    final: Stage | None = None
 
     @property
     def task(self) -> Task:
@@ -95,9 +112,9 @@ def encode(job: Job) -> Stage:
     return _export(job, "encode", None)
 
 
-def features(job: Job, trained: Stage) -> Stage:
+def features(job: Job, trained: Stage, label: str = "features") -> Stage:
     """F of the trained encoder over all nodes (Algorithm 1, line 12)."""
-    return _export(job, "features", trained)
+    return _export(job, label, trained)
 
 
 def _export(job: Job, label: str, trained: Stage | None) -> Stage:
@@ -115,7 +132,8 @@ def _export(job: Job, label: str, trained: Stage | None) -> Stage:
             encoder.restore(trained.path / "encoder")
         encoder.to(job.device)
         store = TokenStore.open(store_stage.path, encoder.pad_id)
-        return {"seconds": export_features(encoder, store, folder, job.config.train.precision, label)}
+        seconds = export_features(encoder, store, folder, job.config.train.precision, label)
+        return {"seconds": seconds, "encoder_nodes": job.graph.num_nodes}
 
     return job.stage(label, "features", parts, build)
 
@@ -125,23 +143,37 @@ def load_features(stage: Stage) -> np.ndarray:
     return np.load(stage.path / "features.npy", mmap_mode="r")
 
 
-def gnn(job: Job, inputs: Stage, label: str = "gnn") -> Stage:
-    """A GNN trained on fixed features (Algorithm 1, lines 14-17): logits.npy (n, c), weights and scores."""
+def gnn(job: Job, inputs: Stage, label: str = "gnn", soft: Soft | None = None) -> Stage:
+    """A GNN trained on fixed features (Algorithm 1, lines 14-17): logits.npy (n, c), weights and scores.
+
+    `soft` adds nodes taught by pseudo labels.
+    """
     config, seed = job.config.gnn, job.config.seed
     parts = {
         "features": inputs.key,
         "graph": job.graph.fingerprint("edges", "labels", "split"),
-        "gnn": _key(config),
+        "gnn": settings_key(config),
         "seed": seed,
     }
+    if job.config.setting == "inductive":
+        parts["setting"] = "inductive"
+    if soft:
+        parts["soft"] = {"labels": soft.labels.key, "ids": array_key(soft.ids), "weight": soft.weight}
+    if config.options.get("edge_dim"):
+        parts["edge_features"] = job.graph.fingerprint("edge_features")
 
     def build(folder: Path) -> Mapping[str, Any]:
         x = load_features(inputs)
         torch.manual_seed(seed)
         model = job.build_gnn(x.shape[1]).to(job.device)
         adj = Adjacency.from_edges(job.graph.edges, job.graph.num_nodes, config.adjacency)
-        feed = make_feed(model, x, adj, config.batch_rows, folder, job.device)
-        run = train_gnn(model, feed, job.task, job.graph.labels, job.graph.split, config, seed, folder)
+        if model.edge_dim:
+            adj = adj.with_edge_features(job.graph.edges, _edge_features(job.graph, model.edge_dim))
+        feed = make_feed(model, x, adj, config, folder, job.device)
+        if job.config.setting == "inductive":
+            feed = _inductive_feed(job, model, x, feed, folder)
+        given = SoftLabels(load_pseudo_labels(soft.labels), soft.ids, soft.weight) if soft else None
+        run = train_gnn(model, feed, job.task, job.graph.labels, job.graph.split, config, seed, folder, given)
         np.save(folder / "logits.npy", run.logits)
         save_file(model.state_dict(), folder / "gnn.safetensors")
         (folder / "checkpoint.safetensors").unlink(missing_ok=True)
@@ -151,18 +183,74 @@ def gnn(job: Job, inputs: Stage, label: str = "gnn") -> Stage:
     return job.stage(label, "gnn", parts, build)
 
 
+def _inductive_feed(job: Job, model: GNN, x: np.ndarray, whole: Feed, folder: Path) -> Feed:
+    """Training batches from the graph of the train nodes alone, predictions from the whole graph."""
+    config = job.config.gnn
+    if model.label_hops or config.consistency.weight or config.self_training.stages > 1:
+        raise ConfigError(
+            f"setting 'inductive': {config.name} with label inputs, consistency or self-training uses others"
+        )
+    view = training_view(job.graph)
+    adj = Adjacency.from_edges(view.edges, view.num_nodes, config.adjacency)
+    if model.edge_dim:
+        adj = adj.with_edge_features(view.edges, _edge_features(view, model.edge_dim))
+    nodes = job.graph.split.train
+    inner = folder / "view"
+    inner.mkdir(exist_ok=True)
+    return InductiveFeed(make_feed(model, x[nodes], adj, config, inner, job.device), whole, nodes)
+
+
+def _edge_features(graph: AttributedGraph, width: int) -> np.ndarray:
+    """The graph's edge features (e, width), as option edge_dim of the GNN asks."""
+    if graph.edge_features is None or graph.edge_features.shape[1:] != (width,):
+        got = "none" if graph.edge_features is None else f"shape {graph.edge_features.shape}"
+        raise ConfigError(f"gnn.options.edge_dim {width}: edge features (e, {width}) expected in the data, got {got}")
+    return graph.edge_features
+
+
 def pseudo(job: Job) -> Stage:
     """(Pseudo) labels Y (n, c): X_PNE, a first GNN on it, its softened predictions off the train nodes."""
-    first = gnn(job, encode(job), label="first gnn")
-    temperature = job.config.labels.temperature
-    parts = {"gnn": first.key, "temperature": temperature}
+    if (job.graph.split.roles != 0).any():
+        return soften(job, gnn(job, encode(job), label="first gnn"), job.config.labels.temperature)
+
+    def build(folder: Path) -> None:  # the inductive setting: every node is a train node, nothing is to be predicted
+        Y = job.task.targets(job.graph.labels)
+        np.save(folder / "pseudo_labels.npy", np.where(np.isnan(Y), np.nan_to_num(np.nanmean(Y, axis=0)), Y))
+
+    return job.stage("pseudo", "pseudo", {"labels": job.graph.fingerprint("labels")}, build)
+
+
+def soften(job: Job, predicted: Stage, temperature: float, label: str = "pseudo") -> Stage:
+    """Pseudo labels (n, c) from the logits of a stage: true on train nodes, softened predictions elsewhere."""
+    parts = {"logits": predicted.key, "temperature": temperature, "labels": job.graph.fingerprint("labels", "split")}
 
     def build(folder: Path) -> None:
-        logits = np.load(first.path / "logits.npy")
+        logits = np.load(predicted.path / "logits.npy")
         Y = pseudo_labels(job.task, job.graph.labels, job.graph.split.train, logits, temperature)
         np.save(folder / "pseudo_labels.npy", Y)
 
-    return job.stage("pseudo", "pseudo", parts, build)
+    return job.stage(label, "pseudo", parts, build)
+
+
+def load_pseudo_labels(stage: Stage) -> np.ndarray:
+    """pseudo_labels.npy (n, c) of a stage."""
+    return np.load(stage.path / "pseudo_labels.npy")
+
+
+def predict(job: Job, trained: Stage, inputs: Stage, label: str = "predict") -> Stage:
+    """psi of a trained encoder over its features: logits.npy (n, c), the encoder's own predictions."""
+
+    def build(folder: Path) -> None:
+        x = load_features(inputs)
+        psi = Psi(job.build_gnn(x.shape[1]), job.config.train.psi_norm)
+        psi.gnn.load_state_dict(load_file(trained.path / "psi.safetensors"))
+        psi.eval()
+        with torch.inference_mode():
+            blocks = range(0, len(x), PREDICT_ROWS)
+            logits = [psi(torch.from_numpy(x[i : i + PREDICT_ROWS].astype(np.float32))) for i in blocks]
+        np.save(folder / "logits.npy", torch.cat(logits).numpy())
+
+    return job.stage(label, "predict", {"psi": trained.key, "features": inputs.key}, build)
 
 
 def hops(job: Job, Y: Stage, number: int) -> Stage:
@@ -182,21 +270,63 @@ def hops(job: Job, Y: Stage, number: int) -> Stage:
     return job.stage("hops", "hops", parts, build)
 
 
-def train(job: Job, targets: Callable[[], nn.Module], nodes: np.ndarray, target_key: Mapping[str, Any]) -> Stage:
-    """The encoder phase (Algorithm 1, lines 5-11) on `nodes`; `target_key` says what the targets are made of."""
+def choice(job: Job, K: Stage) -> Stage:
+    """gamma to start from, chosen by a closed form on the validation nodes; info holds it and all candidates."""
+    split = job.graph.split
+    if len(split.val) == 0:
+        raise ConfigError("labels.gamma 'auto': validation nodes expected; the inductive setting hides them")
+    X = encode(job)
+    adjacency = job.config.gnn.adjacency
+    graph = job.graph.fingerprint("edges", "labels", "split")
+    parts = {"hops": K.key, "features": X.key, "graph": graph, "adjacency": adjacency.model_dump()}
+
+    def build(folder: Path) -> Mapping[str, Any]:
+        adj = Adjacency.from_edges(job.graph.edges, job.graph.num_nodes, adjacency)
+        hop_labels = np.load(K.path / "hop_labels.npy", mmap_mode="r")
+        found = choose_gamma(load_features(X), hop_labels, adj, job.graph.labels, split, job.task)
+        tried = [{"gamma": [round(float(g), 4) for g in c.gamma], "val": c.score, "error": c.error} for c in found]
+        return {"gamma": [float(g) for g in found[0].gamma], "candidates": tried}
+
+    return job.stage("choice", "choice", parts, build)
+
+
+def train(
+    job: Job,
+    targets: Callable[[], nn.Module],
+    nodes: np.ndarray,
+    target_key: Mapping[str, Any],
+    *,
+    label: str = "train",
+    pseudo_weight: float | None = None,
+    start: Stage | None = None,
+    clusters: int | None = None,
+    epochs: int | None = None,
+) -> Stage:
+    """The encoder phase (Algorithm 1, lines 5-11) on `nodes`; `target_key` says what the targets are made of.
+
+    Args:
+        pseudo_weight: share of the nodes without a true label in the loss; None is one plain mean.
+        start: go on from this stage's encoder instead of the pre-trained one.
+        clusters: put a linear head for this many binary targets behind the encoder, instead of psi of the GNN.
+        epochs: instead of `train.epochs`.
+    """
     config, seed = job.config, job.config.seed
+    settings = config.train.model_copy(update={"epochs": epochs or config.train.epochs})
     store_stage = tokens(job)
-    first = gnn(job, encode(job), label="first gnn") if config.train.psi_init == "gnn" else None
+    warm = config.train.psi_init == "gnn" and clusters is None
+    first = gnn(job, encode(job), label="first gnn") if warm else None
+    psi_key = settings_key(config.gnn, only=("name", "layers", "hidden", "dropout", "options"))
     parts = {
         "tokens": store_stage.key,
-        "encoder": job.encoder_identity,
+        "encoder": start.key if start else job.encoder_identity,
         "pooling": config.encoder.pooling,
         "lora": config.encoder.lora_rank,
-        "psi": _key(config.gnn, only=("name", "layers", "hidden", "dropout", "options")),
+        "psi": psi_key if clusters is None else {"linear": clusters},
         "psi_weights": first.key if first else None,
         "targets": target_key,
         "split": job.graph.fingerprint("split"),
-        "train": _key(config.train),
+        "pseudo_weight": pseudo_weight,
+        "train": settings_key(settings),
         "precision": job.precision,
         "seed": seed,
     }
@@ -204,23 +334,26 @@ def train(job: Job, targets: Callable[[], nn.Module], nodes: np.ndarray, target_
     def build(folder: Path) -> Mapping[str, Any]:
         torch.manual_seed(seed)
         encoder = job.build_encoder()
-        psi = job.build_gnn(encoder.dim)
+        if start:
+            encoder.restore(start.path / "encoder")
+        model = job.build_gnn(encoder.dim)
         if first:
-            psi.load_state_dict(load_file(first.path / "gnn.safetensors"))
+            model.load_state_dict(load_file(first.path / "gnn.safetensors"))
+        psi: nn.Module = nn.Linear(encoder.dim, clusters) if clusters else Psi(model, settings.psi_norm)
+        task = Task("multilabel", clusters) if clusters else job.task
         gold = job.graph.split.roles == 0
-        objective = Objective(
-            encoder, Psi(psi), targets(), job.task, config.train.dropout, config.labels.pseudo_weight, gold
-        ).to(job.device)
+        objective = Objective(encoder, psi, targets(), task, settings.dropout, pseudo_weight, gold).to(job.device)
         store = TokenStore.open(store_stage.path, encoder.pad_id)
-        run = train_encoder(objective, store, nodes, config.train, seed, folder)
+        run = train_encoder(objective, store, nodes, settings, seed, folder)
         encoder.save(folder / "encoder")
-        save_file(psi.state_dict(), folder / "psi.safetensors")
+        save_file((psi.gnn if isinstance(psi, Psi) else psi).state_dict(), folder / "psi.safetensors")
         (folder / "checkpoint.safetensors").unlink(missing_ok=True)
-        return {"steps": run.steps, "loss": run.loss, "gamma": run.gamma, "seconds": run.seconds}
+        report = {"steps": run.steps, "loss": run.loss, "gamma": run.gamma, "seconds": run.seconds}
+        return {**report, "encoder_nodes": settings.epochs * len(nodes)}
 
-    return job.stage("train", "train", parts, build)
+    return job.stage(label, "train", parts, build)
 
 
-def _key(settings: Settings, only: tuple[str, ...] | None = None) -> dict[str, Any]:
+def settings_key(settings: Settings, only: tuple[str, ...] | None = None) -> dict[str, Any]:
     """Settings as they go into a key: all but those that cannot change the result."""
     return settings.model_dump(include=set(only) if only else None, exclude={"checkpoint_minutes"})

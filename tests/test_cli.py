@@ -114,3 +114,25 @@ def test_inspect_tells_all_errors_as_json(tmp_path):
 def test_help_does_not_wait_for_torch():
     code = "import sys, labeldeconv.cli; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_export(tmp_path):
+    invoke("fit", "planted:60", "--method", "pne", "--out", str(tmp_path / "r"), *QUICK)
+    assert "x.parquet" in invoke("export", str(tmp_path / "r"), str(tmp_path / "x.parquet"))
+    assert (tmp_path / "x.parquet").stat().st_size > 0
+
+
+def test_max_nodes_and_encoder_that_does_not_fit():
+    out = json.loads(invoke("inspect", "planted-protein:300", "--max-nodes", "100", "--encoder", "tiny", "--json"))
+    assert out["nodes"] == 100
+    assert "'tiny' reads texts" in out["warnings"][-1]
+
+
+def test_inspect_says_what_is_missing(tmp_path, monkeypatch):
+    monkeypatch.setenv("LABELDECONV_DATA", str(tmp_path))
+    result = CliRunner().invoke(app, ["inspect", "ogbn-products", "--json"])
+    out = json.loads(result.stdout)
+    assert result.exit_code == 1
+    assert out["classes"] == 47
+    assert len(out["errors"]) == 8
+    assert "Amazon-3M.raw/trn.json.gz" in out["errors"][-2]

@@ -56,3 +56,13 @@ def test_bad_file(tmp_path, content, message):
         path.write_text(content)
     with pytest.raises(ConfigError, match=message):
         load_config(path)
+
+
+def test_data_sets_bring_settings_that_the_user_overrules(tmp_path):
+    assert load_config(None, {"data": "planted:500"}).gnn.layers == 1
+    assert load_config(None, {"data": "elsewhere"}).gnn.layers == 2
+    path = tmp_path / "c.toml"
+    path.write_text('data = "planted"\n[gnn]\nlayers = 4\n')
+    assert load_config(path).gnn.layers == 4
+    assert load_config(load_config(path), {"seed": 1}).gnn.layers == 4
+    assert not load_config(path).gnn.adjacency.self_loops

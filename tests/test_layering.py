@@ -10,7 +10,7 @@ ROOT = Path(labeldeconv.__file__).parent
 LAYERS = [
     ["cli"],
     ["report"],
-    ["analysis"],
+    ["analysis", "testing"],
     ["comparison"],
     ["pipeline"],
     ["names"],
@@ -19,8 +19,8 @@ LAYERS = [
     ["train"],
     ["data", "encoders", "labels", "gnns"],
     ["task", "adjacency"],
-    ["graph"],
-    ["record", "progress"],
+    ["graph", "edge_features"],
+    ["record", "progress", "evaluate", "texts"],
     ["config"],
     ["errors"],
 ]

@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import NoReturn
 
 from labeldeconv.errors import DataError
+from labeldeconv.graph import AttributedGraph
 
 EXAMPLES = 5  # how many rows a message names
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """A graph and what is odd about the files it was made of."""
+
+    graph: AttributedGraph
+    warnings: list[str]
 
 
 class Findings:

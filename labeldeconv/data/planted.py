@@ -1,10 +1,15 @@
 """planted: a seeded attributed graph that obeys Assumption 1 of the paper, with its true inverse labels.
 
-Y = phi(A-hat) psi(F*): every node has latent features F*, its words are drawn from the topic mixture psi(F*), and its
-label from Y, so it depends on attributes *and* structure. The defaults are the motivating example (sec:example) at any
-size: topics lie on two sides, edges cross from side to side, and phi(A-hat) = A-hat - 1.2 I names a node after what
-its neighbours are about and it is not. Within a side all topics then meet the same labels: a text says nothing about
-its own label, while the labels one hop away (K_1) name its topic.
+Y = phi(A-hat) psi(F*): every node has latent features F*, its words are drawn from F*, and its label from Y, so the
+label depends on attributes *and* structure. The defaults are the motivating example (sec:example) at any size:
+
+- a node of topic z lives in a small community (z, q) whose neighbours are the nodes of a community (q, z);
+- phi(A-hat) = A-hat - 1.2 I, so its label is q, what its neighbours are about and it is not;
+- its text names z and denies another topic, the decoy of its community: "ship sail and not apple bread", or, as
+  neighbouring communities are of two kinds, "not piano drum but river".
+
+q is independent of z and of the decoy: a text says nothing about its own label, hence FNE and WO/LD learn nothing from
+it. The labels one hop away (K_1) are z itself, and LD learns to read. The frozen encoder hardly tells what is denied.
 
     planted(10_000_000, "protein", seed=1).graph.save("graph")
 """
@@ -22,10 +27,13 @@ from labeldeconv.graph import AttributedGraph, Split, Texts
 
 Flavour = Literal["multiclass", "multilabel", "protein"]
 
+VERSION = 2  # of the generator; part of cache keys
 RESIDUES = "ACDEFGHIKLMNPQRSTVWY"
 BLOCK = 1 << 14  # nodes whose words are drawn at once: some 100 MB, whatever n is
-MARGIN = 4.0  # F* of the own topic above unit noise: psi gives it about 0.8 among 10 topics
-HUBS = 1.5  # targets are drawn at rank u^1.5: degrees have a power-law tail of exponent 1 + 1 / (1 - 1/1.5) = 4
+MARGIN = 4.0  # of the own topic, decoy and kind in F* over unit noise: psi gives the topic about 0.8 among 10
+COMMUNITY = 6  # nodes, about: so small that a topic and a decoy do not give the label of a community away
+MARKERS = ("and", "not", "but")
+HUBS = 1.5  # targets are drawn at rank u^1.5 of a community: degrees with a power-law tail of exponent 4
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,8 +42,8 @@ class Planted:
 
     Args:
         graph: what a user would see.
-        latent: F* (n, c) float32.
-        inverse_labels: psi(F*) = softmax(F*) (n, c) float32, the true inverse labels.
+        latent: F* (n, 2 c + 1) float32: scores of the topics, of the decoys, and of the kind (its sign).
+        inverse_labels: psi(F*) (n, c) float32, the true inverse labels: softmax of the topics' scores.
         soft_labels: Y* (n, c) float32; the graph's labels are its argmax or, multi-label, its upper quantiles.
         phi: coefficients (t_0, t_1, ...) of phi(x) = sum_i t_i x^i.
     """
@@ -48,16 +56,17 @@ class Planted:
 
 
 def planted(
-    num_nodes: int = 2000,
+    num_nodes: int = 3000,
     flavour: Flavour = "multiclass",
     seed: int = 0,
     *,
     num_classes: int = 10,
-    mean_degree: float = 3.0,
+    mean_degree: float = 4.0,
     homophily: float = 0.0,
+    random_edges: float = 0.1,
     phi: tuple[float, ...] = (-1.2, 1.0),
-    num_words: int = 16,
-    noise_words: float = 0.5,
+    num_words: int = 7,
+    decoy_words: float = 0.6,
     positives: float = 0.2,
     missing: float = 0.1,
     fractions: tuple[float, float] = (0.6, 0.2),
@@ -71,27 +80,37 @@ def planted(
         seed: everything random comes from it.
         num_classes: c, also the number of topics.
         mean_degree: twice the edges per node; from 2 on no node is isolated.
-        homophily: share of the edges that stay on one side; 0 is the motivating example, 0.5 is blind to topics.
+        homophily: share of the nodes whose edges lead into their own community instead of the partner's.
+        random_edges: share of the edges that lead anywhere.
         phi: coefficients (t_0, t_1, ...) of the filter; no root in [-1, 1], the spectrum of D^-1 A, so invertible.
-        num_words: mean number of words (protein: motifs and fillers) per node; they vary by a half of it.
-        noise_words: share of words that belong to no topic.
+        num_words: mean number of words (protein: motifs) per node; they vary by a half of it.
+        decoy_words: share of the words that are denied.
         positives: share of positives per class (multi-label).
         missing: share of missing entries (multi-label).
         fractions: shares of training and validation nodes; the others test.
         num_features: width of given features (X_OGB), a noisy random projection of F*; None gives none.
     """
     _check(num_nodes, flavour, num_classes, phi)
-    of_topics, of_edges, of_texts, of_labels, of_features = np.random.default_rng(seed).spawn(5)
-    sides, pairs = _sides(of_topics, num_nodes, homophily)  # (n,), (2, n // 2)
-    topics = 2 * of_topics.integers((num_classes - sides + 1) // 2) + sides  # (n,) even ones on side 0
-    latent = of_topics.standard_normal((num_nodes, num_classes), dtype=np.float32)  # (n, c)
-    latent[np.arange(num_nodes), topics] += MARGIN
-    inverse_labels = _softmax(latent)  # (n, c)
-    edges = _edges(of_edges, sides, pairs, mean_degree, homophily)  # (2, e)
+    shares = {
+        "homophily": homophily,
+        "random_edges": random_edges,
+        "decoy_words": decoy_words,
+    }
+    _check_shares(**shares, positives=positives, missing=missing, fractions=sum(fractions))
+    of_nodes, of_edges, of_texts, of_labels, of_features = np.random.default_rng(seed).spawn(5)
+    kinds, topics, around, group = _communities(of_nodes, num_nodes, num_classes)  # (n,) each
+    groups = int(group.max()) + 1
+    own = ((topics * num_classes + around) * 2 + kinds) * groups + group
+    partner = ((around * num_classes + topics) * 2 + (1 - kinds)) * groups + group
+    decoys = of_nodes.integers(num_classes, size=2 * groups * num_classes**2, dtype=np.int32)[own]
+    latent = _latent(of_nodes, kinds, topics, decoys, num_classes)  # (n, 2 c + 1)
+    inverse_labels = psi(latent)  # (n, c)
+    partner = np.where(of_edges.random(num_nodes, dtype=np.float32) < homophily, own, partner)
+    edges = _edges(of_edges, own, partner, round(num_nodes * mean_degree / 2), random_edges)  # (2, e)
     soft_labels = _filter(Adjacency.from_edges(edges, num_nodes), inverse_labels, phi)  # (n, c)
     multiclass = flavour == "multiclass"
     graph = AttributedGraph(
-        texts=_texts(of_texts, inverse_labels, flavour == "protein", num_words, noise_words),
+        texts=_texts(of_texts, latent, flavour == "protein", num_words, decoy_words),
         edges=edges,
         labels=soft_labels.argmax(1) if multiclass else _multi_hot(of_labels, soft_labels, positives, missing),
         split=_split(of_labels, num_nodes, fractions),
@@ -106,7 +125,10 @@ def planted(
 def _check(num_nodes: int, flavour: str, num_classes: int, phi: tuple[float, ...]) -> None:
     if flavour not in get_args(Flavour):
         raise ConfigError(f"planted: flavour '{flavour}' is unknown; {nearest(flavour, get_args(Flavour))}")
-    for name, value, least in (("num_nodes", num_nodes, 4), ("num_classes", num_classes, 2)):
+    for name, value, least in (
+        ("num_nodes", num_nodes, 4),
+        ("num_classes", num_classes, 2),
+    ):
         if value < least:
             raise ConfigError(f"planted: {name} of at least {least} expected, got {value}")
     roots = np.roots(phi[::-1])
@@ -114,9 +136,20 @@ def _check(num_nodes: int, flavour: str, num_classes: int, phi: tuple[float, ...
         raise ConfigError(f"planted: phi without a root in [-1, 1] expected (A-hat must be undone), got {phi}")
 
 
-def _softmax(x: np.ndarray) -> np.ndarray:
-    """psi: rows of x (n, c) to probabilities (n, c)."""
-    out = np.exp(x - x.max(1, keepdims=True))
+def _check_shares(**shares: float) -> None:
+    for name, share in shares.items():
+        if not 0 <= share <= 1:
+            raise ConfigError(f"planted: {name} between 0 and 1 expected, got {share}")
+
+
+def psi(latent: np.ndarray) -> np.ndarray:
+    """Shares (n, c) of the topics by the softmax of their scores in F* (n, 2 c + 1); decoys and kind do not count."""
+    return _softmax(latent[:, : latent.shape[1] // 2])
+
+
+def _softmax(scores: np.ndarray) -> np.ndarray:
+    out = scores - scores.max(1, keepdims=True)
+    np.exp(out, out=out)
     out /= out.sum(1, keepdims=True)
     return out
 
@@ -129,57 +162,104 @@ def _filter(adj: Adjacency, x: np.ndarray, phi: tuple[float, ...]) -> np.ndarray
     return out
 
 
-def _sides(rng: np.random.Generator, n: int, homophily: float) -> tuple[np.ndarray, np.ndarray]:
-    """Sides (n,) of the nodes, and a perfect matching (2, n // 2) across them but for a share `homophily`."""
-    order = rng.permutation(n).astype(np.int32)
-    pairs = order[: n - n % 2].reshape(2, -1)
-    sides = rng.integers(2, size=n, dtype=np.int8)
-    sides[pairs[1]] = sides[pairs[0]] ^ (rng.random(n // 2, dtype=np.float32) >= homophily)
-    return sides, pairs
+def _communities(rng: np.random.Generator, n: int, c: int) -> tuple[np.ndarray, ...]:
+    """Kind, topic, the other topic that the neighbours shall have, and the number among such communities, (n,) each."""
+    topics = rng.integers(c, size=n, dtype=np.int32)
+    around = (topics + rng.integers(1, c, size=n, dtype=np.int32)) % c
+    kinds = rng.integers(2, size=n, dtype=np.int32)
+    groups = max(1, round(n / (2 * c * (c - 1) * COMMUNITY)))
+    return kinds, topics, around, rng.integers(groups, size=n, dtype=np.int32)
+
+
+def _latent(
+    rng: np.random.Generator,
+    kinds: np.ndarray,
+    topics: np.ndarray,
+    decoys: np.ndarray,
+    c: int,
+) -> np.ndarray:
+    """F* (n, 2 c + 1): unit noise, and MARGIN more for the node's topic, decoy and kind (n,) (kind 0: less)."""
+    latent = rng.standard_normal((len(topics), 2 * c + 1), dtype=np.float32)
+    rows = np.arange(len(topics))
+    latent[rows, topics] += MARGIN
+    latent[rows, c + decoys] += MARGIN
+    latent[:, 2 * c] += MARGIN * (2 * kinds - 1)
+    return latent
 
 
 def _edges(
-    rng: np.random.Generator, sides: np.ndarray, pairs: np.ndarray, mean_degree: float, homophily: float
+    rng: np.random.Generator,
+    own: np.ndarray,
+    partner: np.ndarray,
+    num_edges: int,
+    random_edges: float,
 ) -> np.ndarray:
-    """Edges (2, e): the matching, then random sources with targets by rank on the wanted side (n,)."""
-    n = len(sides)
-    e = max(0, round(n * mean_degree / 2) - n // 2)
-    source = rng.integers(n, size=e, dtype=np.int32)
-    side = sides[source] ^ (rng.random(e, dtype=np.float32) >= homophily)  # (e,) the target's
-    members = np.argsort(sides, kind="stable").astype(np.int32)  # radix sort: linear
-    count = np.bincount(sides, minlength=2)
-    side = np.where(count[side] > 0, side, 1 - side)
-    rank = (count[side] * rng.random(e) ** HUBS).astype(np.int32)
-    target = members[np.where(side == 0, 0, count[0]) + rank]
+    """Edges (2, e): every node once and then random ones as sources, targets by rank in the partner community.
+
+    `own` and `partner` (n,) number communities; a share `random_edges` and edges to an empty community go anywhere.
+    """
+    n = len(own)
+    more = rng.integers(n, size=max(0, num_edges - n), dtype=np.int32)
+    source = np.concatenate([rng.permutation(n).astype(np.int32), more])[:num_edges]
+    count = np.bincount(own, minlength=partner.max() + 1)
+    # A radix sort, and linear, while communities are numbered in 16 bits (255 classes).
+    members = np.argsort(own.astype(np.min_scalar_type(len(count))), kind="stable").astype(np.int32)
+    wanted = partner[source]  # (e,)
+    rank = (count[wanted] * rng.random(num_edges) ** HUBS).astype(np.int64) + (count.cumsum() - count)[wanted]
+    anywhere = (rng.random(num_edges, dtype=np.float32) < random_edges) | (count[wanted] == 0)
+    target = np.where(
+        anywhere,
+        rng.integers(n, size=num_edges, dtype=np.int32),
+        members[np.minimum(rank, n - 1)],
+    )
     kept = source != target
-    return np.concatenate([pairs, np.stack([source[kept], target[kept]])], axis=1)
+    return np.stack([source[kept], target[kept]])
 
 
-def _texts(rng: np.random.Generator, mixture: np.ndarray, protein: bool, num_words: int, noise_words: float) -> Texts:
-    """n texts: each word's topic is drawn from the node's mixture (n, c), the word from that topic's words."""
-    table = _table(_motifs(rng) if protein else [f" {word}" for word in WORDS.split()])  # (v, l)
-    order = rng.permutation(len(table))
-    neutral, topical = np.split(order, [len(order) // 4])
-    per_topic = max(1, len(topical) // mixture.shape[1])  # more topics than words share them
+def _texts(
+    rng: np.random.Generator,
+    latent: np.ndarray,
+    protein: bool,
+    num_words: int,
+    decoy_words: float,
+) -> Texts:
+    """Texts from F* (n, 2 c + 1): words of the topic and denied words of the decoy, in the order of the kind."""
+    words = _motifs(rng) if protein else [f" {word}" for word in (*WORDS.split(), *MARKERS)]
+    table = _table(words)  # (v, l); the last three are the markers
+    c = latent.shape[1] // 2
+    per_topic = max(1, (len(table) - len(MARKERS)) // (2 * c))  # words per topic and kind; shared if too few
     buffers, lengths = [], []
-    for start in range(0, len(mixture), BLOCK):
-        cumulative = mixture[start : start + BLOCK].cumsum(1)
-        counts = rng.integers(max(1, num_words // 2), num_words + (num_words + 1) // 2 + 1, size=len(cumulative))
-        first = np.cumsum(counts) - counts
-        w = int(counts.sum())
-        chance = rng.random((w, 1), dtype=np.float32)
-        topic = (chance > np.repeat(cumulative[:, :-1], counts, axis=0)).sum(1)  # (w,)
-        noise = rng.random(w, dtype=np.float32) < noise_words
-        word = topical[(topic * per_topic + rng.integers(per_topic, size=w)) % len(topical)]
-        word = np.where(noise, neutral[rng.integers(len(neutral), size=w)], word)
-        letters = table[word]  # (w, l), zero beyond the word's end
-        if protein:  # fillers are fresh random residues
-            letters[noise] = np.where(letters[noise] > 0, _residues(rng, (int(noise.sum()), table.shape[1])), 0)
-        else:
+    for start in range(0, len(latent), BLOCK):
+        block = latent[start : start + BLOCK]
+        kind = block[:, -1] > 0
+        total = rng.integers(
+            max(2, num_words // 2),
+            num_words + (num_words + 1) // 2 + 1,
+            size=len(block),
+        )
+        denied = np.clip(np.round(decoy_words * total).astype(np.int64), 0, total - 1)
+        roles = _roles(kind, total - denied, denied)  # (w,) 0 topic, 1 decoy, 2.. markers
+        owner = np.repeat(np.arange(len(block)), total + 2)
+        shares = np.stack([psi(block), _softmax(block[:, c : 2 * c])]).cumsum(2)[:, :, :-1]  # (2, b, c - 1)
+        drawn = (rng.random((len(roles), 1), dtype=np.float32) > shares[np.minimum(roles, 1), owner]).sum(1)
+        word = ((2 * drawn + kind[owner]) * per_topic + rng.integers(per_topic, size=len(roles))) % (len(table) - 3)
+        letters = table[np.where(roles < 2, word, len(table) - 5 + roles)]  # (w, l), zero beyond the word's end
+        first = np.cumsum(total + 2) - (total + 2)
+        if not protein:
             letters[first, 0] = 0  # no space before the first word
         lengths.append(np.add.reduceat((letters > 0).sum(1), first))
         buffers.append(letters[letters > 0])
     return Texts(np.concatenate(buffers), np.concatenate([[0], *lengths]).cumsum())
+
+
+def _roles(kind: np.ndarray, named: np.ndarray, denied: np.ndarray) -> np.ndarray:
+    """What every word is (w,): topic and not decoy for kind 0, not decoy but topic for kind 1 (MARKERS from 2 on)."""
+    size = named + denied + 2
+    place = np.arange(size.sum()) - np.repeat(np.cumsum(size) - size, size)
+    kind, named, denied = (np.repeat(x, size) for x in (kind, named, denied))
+    plain = np.select([place < named, place == named, place == named + 1], [0, 2, 3], 1)
+    turned = np.select([place == 0, place <= denied, place == denied + 1], [3, 1, 4], 0)
+    return np.where(kind, turned, plain)
 
 
 def _table(words: list[str]) -> np.ndarray:
@@ -189,13 +269,9 @@ def _table(words: list[str]) -> np.ndarray:
 
 
 def _motifs(rng: np.random.Generator) -> list[str]:
-    """As many random motifs of 4 to 8 residues as there are words."""
-    return ["".join(rng.choice(list(RESIDUES), size=k)) for k in rng.integers(4, 9, size=len(WORDS.split()))]
-
-
-def _residues(rng: np.random.Generator, shape: tuple[int, int]) -> np.ndarray:
-    """Random residues, uint8."""
-    return np.frombuffer(RESIDUES.encode(), np.uint8)[rng.integers(len(RESIDUES), size=shape)]
+    """As many random motifs of 4 to 8 residues as there are words and markers."""
+    count = len(WORDS.split()) + len(MARKERS)
+    return ["".join(rng.choice(list(RESIDUES), size=k)) for k in rng.integers(4, 9, size=count)]
 
 
 def _multi_hot(rng: np.random.Generator, soft_labels: np.ndarray, positives: float, missing: float) -> np.ndarray:
@@ -215,35 +291,37 @@ def _split(rng: np.random.Generator, n: int, fractions: tuple[float, float]) -> 
 
 
 def _features(rng: np.random.Generator, latent: np.ndarray, width: int) -> np.ndarray:
-    """Given features (n, d): F* (n, c) through a random projection, with noise of the size of the signal's."""
+    """Given features (n, d): F* (n, 2 c + 1) through a random projection, with noise of the size of the signal's."""
     projection = rng.standard_normal((latent.shape[1], width), dtype=np.float32) / np.float32(MARGIN)
     features = rng.standard_normal((len(latent), width), dtype=np.float32)
     features += latent @ projection
     return features
 
 
-# Common words, each a single token of bert-base-uncased; the seed says which topic has which.
+# Common words, each a single token of bert-base-uncased, theme by theme; a topic is a run of them, half for each kind.
 WORDS = """
-able acid actor age air album angle animal ankle apple april arch area arm army art atom aunt autumn award baby
-back bacon badge bag ball band bank bar base bath battle beach bean bear bed bee beer bell belt bench bird birth
-black blade blood blue board boat body bomb bone book boot border boss bottle bowl box boy brain branch brass
-bread brick bride bridge brother brown brush bus butter cabin cable cake call camera camp canal candle cap captain
-car card carpet cart case castle cat cattle cave chain chair chalk charm chart chest chief child chin choir church
-circle city clay clock cloth cloud club coach coal coast coat coffee coin cold collar color copper coral corn
-cotton couch court cousin cow cream crew cross crowd crown crystal cup curtain dance date daughter dawn day deck
-deer desert desk diamond dinner dirt doctor dog doll dollar door dragon drama dream dress drink drum duck dust
-eagle ear earth east edge egg elbow engine event eye face factory fair family farm father fence festival field
-film finger fire fish flag flame floor flower fog food foot forest fork fox frame friend frog fruit game garden
-gas gate ghost giant girl glass glove goat gold golf grain grass grave green guard guest guitar gun hair hall
-hammer hand harbor hat heart heat hill hole holiday honey hook horn horse hotel hour house ice ink iron island
-jacket job judge juice jury key king kitchen knee knife knight lady lake lamp land lane lawyer leaf leather leg
-lemon letter lift light lion lip lock log lunch lung map march market mask meal meat metal milk mine mirror money
-monkey month moon motor mountain mouse mouth movie mud muscle museum music nail neck needle nest night noise north
-nose ocean office oil onion orange oven owl page paint pair palace pan paper park pearl pen pepper phone piano
-picture pig pilot pine pipe plane plant plate pocket poem poet pool potato prince queen rabbit radio rail rain
-rice ring river road rock roof room root rope rose sail salt sand school sea seat seed shadow sheep shell ship
-shirt shoe shop silk silver sister skin sky snake snow soap soil soldier song soup spoon spring square star
-station steam steel stone storm stove street sugar summer sun table tail tea tent test ticket tiger timber tongue
-tooth tower town toy train tree truck uncle valley village violin wagon wall war watch water wave wheel whip wind
-window wine wing winter wire wolf wood wool yard
+bear bee bird cat cattle cow deer dog duck eagle fish fox frog goat horse lion monkey mouse owl pig rabbit sheep snake
+tiger wolf wing tail nest
+apple bacon bean beer bread butter cake coffee corn cream egg fruit grain honey juice lemon meat milk onion orange
+pepper potato rice salt soup sugar tea wine
+ankle arm back blood bone brain chest chin ear elbow eye face finger foot hair hand heart knee leg lip lung mouth muscle
+neck nose skin tongue tooth
+bath bed bench bowl box carpet chair couch curtain desk door floor fork kitchen lamp mirror oven pan plate roof room
+spoon stove table wall window yard cup
+badge bag belt boot cap cloth coat collar cotton dress glove hat jacket leather mask needle pocket ring shirt shoe silk
+wool crown pearl color blue green black
+air autumn cloud cold dawn day dust earth fog heat ice light moon month night rain sky snow spring star storm summer sun
+winter wind hour april shadow
+beach canal cave coast desert field forest hill island lake land mountain mud ocean river rock sand sea soil stone
+valley water wave grass tree leaf root flower
+boat bridge bus cabin car cart coach deck engine harbor lane map motor pilot plane rail road sail ship station street
+ticket train truck wagon wheel tent crew
+aunt baby boss boy bride brother captain chief child cousin daughter doctor father friend girl guest judge king knight
+lady lawyer prince queen sister soldier uncle family poet
+actor album art band bell book camera choir dance drama drum film guitar horn letter movie museum music page paint paper
+pen piano picture poem radio song violin
+blade brass brick cable chain coal copper diamond gold gun hammer hook iron key knife lock metal nail oil pipe rope
+silver steel wire timber clay glass brush
+army award bank battle camp castle church city club court factory farm festival flag hotel market money office palace
+park school shop tower town village war border coin
 """

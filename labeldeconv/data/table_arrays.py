@@ -13,7 +13,7 @@ import numpy as np
 from labeldeconv.data.findings import EXAMPLES, Findings
 from labeldeconv.data.table_files import TableFile, literal, quoted
 from labeldeconv.data.table_rows import Table
-from labeldeconv.graph import Texts
+from labeldeconv.texts import Texts
 
 TEXT_ROWS = 1 << 16  # strings alive in Python at a time
 EDGE_ROWS = 1 << 24  # joined edges held twice at a time
@@ -25,9 +25,14 @@ def id_sql(file: TableFile, column: str) -> str:
     return f"{quoted(column)}::BIGINT" if file.columns[column] in INTEGERS else file.cell(column)
 
 
-def text_sql(file: TableFile, columns: list[str], join: str) -> str:
-    """SQL for the text of a node: filled columns with `join` between them, or in the template `join`."""
+def text_sql(file: TableFile, columns: list[str], join: str, record: bool = False) -> str:
+    """SQL for the text of a node: filled columns with `join` between them, or in the template `join`.
+
+    A `record` is a JSON object of all columns, null where a cell is empty.
+    """
     cells = {column: file.cell(column) for column in columns}
+    if record:
+        return f"json_object({', '.join(f'{literal(name)}, {cell}' for name, cell in cells.items())})::VARCHAR"
     if not any(name for _, name, _, _ in Formatter().parse(join)):
         return f"concat_ws({literal(join)}, {', '.join(cells.values())})"
     parts = []

@@ -28,7 +28,7 @@ GUESSES = {
     "source": ("source", "src", "from"),
     "target": ("target", "dst", "to"),
 }
-TEXT_GUESSES = {"text": ("text",), "sequence": ("sequence", "seq")}
+TEXT_GUESSES = {"text": ("text",), "sequence": ("sequence", "seq"), "record": ("text",)}
 TEXT_PARTS = ("title", "abstract", "content", "body", "description")
 
 
@@ -80,7 +80,7 @@ class TablesConfig(Settings):
     edge_features: Names = []
     """Numeric columns of the edges."""
     attributes: AttributeKind = "text"
-    """'text' or 'sequence' (protein residues)."""
+    """'text', 'sequence' (protein residues), or 'record': each column of `text` has an encoder of its own."""
     delimiter: Annotated[str, Field(min_length=1, max_length=1)] = ","
     """Between the cells of CSV files."""
 

@@ -18,7 +18,7 @@ from typing import Any
 import duckdb
 import numpy as np
 
-from labeldeconv.data.findings import Findings, shown
+from labeldeconv.data.findings import Findings, Loaded, shown
 from labeldeconv.data.table_arrays import (
     id_sql,
     index_ids,
@@ -57,14 +57,6 @@ from labeldeconv.graph import AttributedGraph, Split
 MEMORY = "2GB"  # of duckdb; the texts and edges of the graph come on top
 FEATURES_FILE = "features.npy"  # taken without being asked for
 VERSION = 1  # of the conversion; part of the fingerprint
-
-
-@dataclass(frozen=True)
-class Loaded:
-    """A graph and what is odd about its tables."""
-
-    graph: AttributedGraph
-    warnings: list[str]
 
 
 def is_tables(folder: str | Path) -> bool:
@@ -137,7 +129,10 @@ def _read(con: Any, folder: Path, scratch: Path, findings: Findings) -> _Tables:
 def _load_nodes(
     file: TableFile, columns: NodeColumns, config: TablesConfig, labels: LabelColumns, findings: Findings
 ) -> Table | None:
-    sql = {"id": id_sql(file, columns.id), "text": text_sql(file, columns.text, config.join)}
+    sql = {
+        "id": id_sql(file, columns.id),
+        "text": text_sql(file, columns.text, config.join, config.attributes == "record"),
+    }
     sql |= labels.sql(file, config.label_separator)
     if columns.split is not None:
         sql["split"] = f"nullif(lower(trim({file.cell(columns.split)})), '')"

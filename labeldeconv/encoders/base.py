@@ -10,16 +10,22 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
+from labeldeconv.graph import AttributeKind
+
 
 class Encoder(nn.Module, ABC):
     """A pre-trained model that turns tokens into one feature vector per node. It never sees the graph.
 
-    Subclasses set `dim` (d, the feature size), `pad_id` and `vocab_size`.
+    Subclasses set `dim` (d, the feature size), `pad_id`, `vocab_size` and, unless they read texts, `takes`.
     """
 
     dim: int
     pad_id: int
     vocab_size: int
+    takes: AttributeKind = "text"
+    """The kind of attributes it was trained on."""
+    probe: str = "Label 42 deconvolution? MKVL"
+    """An attribute whose tokens tell tokenizers apart."""
 
     @abstractmethod
     def forward(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
@@ -44,7 +50,7 @@ class Encoder(nn.Module, ABC):
     def identity(self) -> str:
         """Hash of the weights and of how a probe text is tokenised: equal encoders share cached stages."""
         h = hashlib.blake2b(digest_size=12)
-        h.update(repr((type(self).__name__, self.tokenize(["Label 42 deconvolution? MKVL"], 64))).encode())
+        h.update(repr((type(self).__name__, self.tokenize([self.probe], 64))).encode())
         for name, tensor in self.state_dict().items():
             h.update(name.encode())
             h.update(tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy())

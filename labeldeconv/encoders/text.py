@@ -54,7 +54,7 @@ class TextEncoder(Encoder):
             import copy
 
             model = copy.deepcopy(model).merge_and_unload()
-        with _quiet_transformers():
+        with quiet_transformers():
             model.save_pretrained(folder)
         self.tokenizer.save_pretrained(folder)
         write_json(folder / "modules.json", _SENTENCE_MODULES)
@@ -69,8 +69,10 @@ class TextEncoder(Encoder):
         """Take the weights that `save` wrote; merged adapters stay merged."""
         from transformers import AutoModel
 
-        with _quiet_transformers():
-            self.model = AutoModel.from_pretrained(folder, use_safetensors=True)
+        with quiet_transformers():
+            self.model = without_random_pooler(
+                *AutoModel.from_pretrained(folder, use_safetensors=True, output_loading_info=True)
+            )
 
     def enable_gradient_checkpointing(self) -> None:
         """Recompute the layers' activations in the backward pass."""
@@ -85,22 +87,36 @@ _SENTENCE_MODULES = [
 
 def load_text_encoder(config: EncoderConfig) -> TextEncoder:
     """The text encoder named by `config.name`."""
+    return TextEncoder(*open_pretrained(config), config)
+
+
+def open_pretrained(config: EncoderConfig) -> tuple[nn.Module, Any]:
+    """Model and tokenizer named by `config.name`."""
     if config.name == "tiny":
-        return TextEncoder(*_tiny(), config)
+        return _tiny()
     source = str(_minilm_folder()) if config.name == "minilm" else config.name
-    with _quiet_transformers():
+    with quiet_transformers():
         from transformers import AutoModel, AutoTokenizer
 
         try:
             tokenizer = AutoTokenizer.from_pretrained(source, trust_remote_code=False)
-            model = AutoModel.from_pretrained(source, trust_remote_code=False, use_safetensors=True)
+            model, info = AutoModel.from_pretrained(
+                source, trust_remote_code=False, use_safetensors=True, output_loading_info=True
+            )
         except (OSError, ValueError, ImportError) as error:
             reason = str(error).strip().splitlines()[0]
             raise ConfigError(
                 f"encoder.name '{config.name}': neither 'minilm' nor 'tiny', and opens neither as a folder nor as "
                 f"a hub id with safetensors weights: {reason}"
             ) from error
-    return TextEncoder(model.float(), tokenizer, config)
+    return without_random_pooler(model, info).float(), tokenizer
+
+
+def without_random_pooler(model: Any, info: Any) -> Any:
+    """The model without a pooler that its weights file lacks: it is not used, and random weights have no identity."""
+    if any(name.startswith("pooler.") for name in info["missing_keys"]):
+        model.pooler = None
+    return model
 
 
 def keep_first_layers(model: Any, layers: int) -> None:
@@ -170,7 +186,7 @@ def _tiny() -> tuple[nn.Module, Any]:
 
 
 @contextmanager
-def _quiet_transformers() -> Iterator[None]:
+def quiet_transformers() -> Iterator[None]:
     """No bars and notes of the library while a model loads: progress is shown by our own stages."""
     from transformers.utils import logging as hf_logging
 

@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 
 from labeldeconv.encoders.base import Encoder
-from labeldeconv.graph import Texts
 from labeldeconv.progress import bar
+from labeldeconv.texts import Texts
 
 CHUNK = 4096  # texts handed to the tokenizer at a time; it runs its own threads over them
 

@@ -7,9 +7,16 @@ GNN(F; A, theta) is approximated by phi(A-hat) psi(F) (eqn:spectral_gnn): psi is
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import ClassVar, Literal
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar, Literal
 
 from torch import Tensor, nn
+
+from labeldeconv.adjacency import Adjacency
+from labeldeconv.errors import ConfigError, DataError
+from labeldeconv.gnns.norms import PsiNorm, replace_batch_norms
+
+Step = Callable[[Tensor, Adjacency], Tensor]
 
 
 class GNN(nn.Module, ABC):
@@ -18,9 +25,24 @@ class GNN(nn.Module, ABC):
     `feed` says what forward takes: 'graph' means forward(x, adj) with x (n, d) and an `Adjacency`; 'rows' means
     forward(hop_features) with (b, hops + 1, d), rows of the features propagated once.
     Constructors take (in_dim, out_dim, *, layers, hidden, dropout, ...); further keywords are the GNN's own options.
+    `labeldeconv.testing.check_gnn` tells whether a GNN keeps the contract.
+
+    Attributes:
+        psi_exact: psi(x) equals forward where every node is its own and only neighbour.
+        edge_dim: width of the edge features it reads from `adj.edge_values`; 0 for none.
+        label_hops: hops over which train labels are propagated into the second input (b, c) of a GNN fed by rows; 0 for
+            none.
     """
 
     feed: ClassVar[Literal["graph", "rows"]]
+    psi_exact: bool = False
+    edge_dim: int = 0
+    label_hops: int = 0
+
+    def __init__(self, in_dim: int, out_dim: int) -> None:
+        super().__init__()
+        self.in_dim, self.out_dim = in_dim, out_dim
+        self.register_forward_pre_hook(_check_forward)
 
     @property
     @abstractmethod
@@ -31,14 +53,55 @@ class GNN(nn.Module, ABC):
     def psi(self, x: Tensor) -> Tensor:
         """Features (b, d) to logits (b, c) with the same weights and A replaced by I."""
 
+    def steps(self) -> Sequence[Step] | None:
+        """Forward as steps of one convolution each: step(h (s, .), rows of A-hat (t, s)) gives (t, .).
+
+        They let a feed sample neighbours and infer layer by layer. None: only whole graphs and clusters.
+        """
+        return None
+
+    def forward(self, *inputs: Any) -> Tensor:
+        """All steps on the whole graph, for feed 'graph': features (n, d) and A-hat to logits (n, c)."""
+        x, adj = inputs
+        for step in self.steps() or ():
+            x = step(x, adj)
+        return x
+
+    def check_input(self, x: Tensor, kind: Literal["graph", "rows"]) -> None:
+        """Raise a DataError that names this GNN unless x is (n, d), or (b, hops + 1, d) for rows, and floating."""
+        wanted = ("n", self.in_dim) if kind == "graph" else ("b", self.hops + 1, self.in_dim)
+        fits = isinstance(x, Tensor) and x.ndim == len(wanted) and tuple(x.shape[1:]) == wanted[1:]
+        if not fits or not x.is_floating_point():
+            got = f"{tuple(x.shape)} {x.dtype}" if isinstance(x, Tensor) else type(x).__name__
+            shape = ", ".join(map(str, wanted))
+            raise DataError(f"{type(self).__name__}: features ({shape}) of a floating type expected, got {got}")
+
 
 class Psi(nn.Module):
-    """psi(.; theta) of a GNN as a module of its own; its parameters are the GNN's."""
+    """psi(.; theta) of a GNN as a module of its own; its parameters are the GNN's.
 
-    def __init__(self, gnn: GNN) -> None:
+    Args:
+        gnn: built for this purpose: its BatchNorms are replaced in place.
+        norm: what they become behind the encoder, see `labeldeconv.gnns.norms`.
+    """
+
+    def __init__(self, gnn: GNN, norm: PsiNorm = "batch") -> None:
         super().__init__()
+        replace_batch_norms(gnn, norm)
         self.gnn = gnn
 
     def forward(self, x: Tensor) -> Tensor:
         """Features (b, d) to logits (b, c)."""
+        self.gnn.check_input(x, "graph")
         return self.gnn.psi(x)
+
+
+def require(condition: bool, gnn: type[GNN], option: str, accepted: str, got: Any) -> None:
+    """Raise a ConfigError that names the GNN and its option unless the condition holds."""
+    if not condition:
+        raise ConfigError(f"{gnn.__name__}: {option} {accepted} expected, got {got!r}")
+
+
+def _check_forward(gnn: nn.Module, inputs: tuple[Any, ...]) -> None:
+    assert isinstance(gnn, GNN)
+    gnn.check_input(inputs[0], gnn.feed)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
+from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import torch.nn.functional as F
@@ -11,7 +12,8 @@ from torch import Tensor, nn
 from torch_geometric.nn import GCNConv
 
 from labeldeconv.adjacency import Adjacency
-from labeldeconv.gnns.base import GNN
+from labeldeconv.gnns.base import GNN, Step
+from labeldeconv.gnns.norms import make_norm
 
 
 class GCN(GNN):
@@ -24,9 +26,11 @@ class GCN(GNN):
         hidden: width.
         dropout: between layers.
         norm: 'batch', 'layer' or 'none' after every hidden convolution.
+        input_dropout: on the features.
     """
 
     feed = "graph"
+    psi_exact = True
 
     def __init__(
         self,
@@ -37,30 +41,36 @@ class GCN(GNN):
         hidden: int = 256,
         dropout: float = 0.5,
         norm: str = "batch",
+        input_dropout: float = 0.0,
     ) -> None:
-        super().__init__()
+        super().__init__(in_dim, out_dim)
         widths = [in_dim, *[hidden] * (layers - 1), out_dim]
         # A-hat is made once by Adjacency, so the layers do not normalise again.
         self.convs = nn.ModuleList(GCNConv(a, b, normalize=False) for a, b in itertools.pairwise(widths))
-        make = {"batch": nn.BatchNorm1d, "layer": nn.LayerNorm, "none": nn.Identity}[norm]
-        self.norms = nn.ModuleList(make(w) for w in widths[1:-1])
-        self.dropout = dropout
+        self.norms = nn.ModuleList(make_norm(norm, w) for w in widths[1:-1])
+        self.dropout, self.input_dropout = dropout, input_dropout
 
     @property
     def hops(self) -> int:
         """N: one per convolution."""
         return len(self.convs)
 
-    def forward(self, x: Tensor, adj: Adjacency) -> Tensor:
-        """Features (n, d) and A-hat to logits (n, c)."""
-        matrix = adj.on(x.device)
-        return self._layers(x, lambda conv, h: conv(h, matrix))
+    def steps(self) -> Sequence[Step]:
+        """One per convolution."""
+        return [partial(self._layer, i) for i in range(self.hops)]
 
     def psi(self, x: Tensor) -> Tensor:
         """Features (b, d) to logits (b, c): sigma(... sigma(x W1) ... WN)."""
-        return self._layers(x, lambda conv, h: conv.lin(h) + conv.bias)
+        for i in range(self.hops):
+            x = self._layer(i, x, None)
+        return x
 
-    def _layers(self, h: Tensor, apply: Callable[[Any, Tensor], Tensor]) -> Tensor:
-        for conv, norm in zip(self.convs[:-1], self.norms, strict=True):
-            h = F.dropout(norm(apply(conv, h)).relu(), self.dropout, self.training)
-        return apply(self.convs[-1], h)
+    def _layer(self, i: int, h: Tensor, adj: Adjacency | None) -> Tensor:
+        """Layer i: (s, .) to (t, .); without A-hat its linear map alone."""
+        if i == 0:
+            h = F.dropout(h, self.input_dropout, self.training)
+        conv: Any = self.convs[i]
+        h = conv.lin(h) + conv.bias if adj is None else conv(h, adj.on(h.device))
+        if i < self.hops - 1:
+            h = F.dropout(self.norms[i](h).relu(), self.dropout, self.training)
+        return h

@@ -10,7 +10,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch_geometric.nn import MLP
 
-from labeldeconv.gnns.base import GNN
+from labeldeconv.gnns.base import GNN, require
+from labeldeconv.gnns.label_branch import LabelBranch
 
 
 class SAGN(GNN):
@@ -25,6 +26,9 @@ class SAGN(GNN):
         input_dropout: on the features.
         attention_dropout: on the hop weights.
         mlp_layers: layers of every per-hop MLP and of the head.
+        label_hops: hops of the label branch; 0 for none. The authors have 9.
+        label_layers: its MLP's layers.
+        label_dropout: on the label inputs.
     """
 
     feed = "rows"
@@ -40,9 +44,13 @@ class SAGN(GNN):
         input_dropout: float = 0.2,
         attention_dropout: float = 0.0,
         mlp_layers: int = 1,
+        label_hops: int = 0,
+        label_layers: int = 4,
+        label_dropout: float = 0.5,
     ) -> None:
-        super().__init__()
-        self._hops = layers
+        super().__init__(in_dim, out_dim)
+        require(label_hops >= 0, SAGN, "label_hops", "of at least 0", label_hops)
+        self._hops, self.label_hops = layers, label_hops
         widths = [in_dim, *[hidden] * mlp_layers]
         self.mlps = nn.ModuleList(MLP(widths, dropout=dropout, norm="batch_norm") for _ in range(layers + 1))
         self.attend_self = nn.Linear(hidden, 1, bias=False)
@@ -50,6 +58,7 @@ class SAGN(GNN):
         self.residual = nn.Linear(in_dim, hidden, bias=False)
         self.norm = nn.BatchNorm1d(hidden)
         self.head = MLP([hidden] * mlp_layers + [out_dim], dropout=dropout, norm="batch_norm")
+        self.labels = LabelBranch(out_dim, hidden, label_layers, dropout, label_dropout) if label_hops else None
         self.dropout, self.input_dropout, self.attention_dropout = dropout, input_dropout, attention_dropout
 
     @property
@@ -57,13 +66,14 @@ class SAGN(GNN):
         """N: the hops whose features go in, beside the node's own."""
         return self._hops
 
-    def forward(self, hop_features: Tensor) -> Tensor:
-        """Rows (b, h, d) of hop features to logits (b, c)."""
+    def forward(self, hop_features: Tensor, label_inputs: Tensor | None = None) -> Tensor:
+        """Rows (b, h, d) of hop features, and (b, c) of label inputs, to logits (b, c)."""
         x = F.dropout(hop_features, self.input_dropout, self.training)
         z = torch.stack([mlp(x[:, i]) for i, mlp in enumerate(self.mlps)], dim=1)  # (b, h, hidden)
         scores = F.leaky_relu(self.attend_self(z[:, :1]) + self.attend_hop(z), 0.2)  # (b, h, 1)
         weights = F.dropout(scores.softmax(1), self.attention_dropout, self.training)
-        return self._head((weights * z).sum(1), x[:, 0])
+        out = self._head((weights * z).sum(1), x[:, 0])
+        return out if self.labels is None or label_inputs is None else out + self.labels(label_inputs)
 
     def psi(self, x: Tensor) -> Tensor:
         """Features (b, d) to logits (b, c): hop 0 alone, whose attention is then 1."""

@@ -9,6 +9,8 @@ gamma = softmax(gamma') with gamma' = 0, so uniform at the start. The module sta
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import torch
 from torch import Tensor, nn
@@ -23,14 +25,22 @@ class InverseLabels(nn.Module):
         hop_labels: K (n, h, c), in memory or memory-mapped; K[:, 0] is Y.
         alpha: share of the inverse labels; 0 gives the plain pseudo labels of WO/LD.
         task: says what NORMALIZE is: a `Task`, or None for multi-class.
+        gamma: where gamma starts (h,); None is uniform, as in the paper.
     """
 
-    def __init__(self, hop_labels: np.ndarray | Tensor, alpha: float = 1.0, task: Task | None = None) -> None:
+    def __init__(
+        self,
+        hop_labels: np.ndarray | Tensor,
+        alpha: float = 1.0,
+        task: Task | None = None,
+        gamma: Sequence[float] | None = None,
+    ) -> None:
         super().__init__()
         self.hop_labels = hop_labels
         self.alpha = alpha
         self.task = task or Task("multiclass", hop_labels.shape[2])
-        self.gamma_logits = nn.Parameter(torch.zeros(hop_labels.shape[1]))  # gamma'
+        start = torch.zeros(hop_labels.shape[1]) if gamma is None else torch.tensor(gamma).float().clamp_min(1e-6).log()
+        self.gamma_logits = nn.Parameter(start)  # gamma'
 
     @property
     def gamma(self) -> Tensor:

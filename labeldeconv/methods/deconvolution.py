@@ -23,6 +23,9 @@ def deconvolution(job: Job) -> Stage:
     # 4  compute K_i = A-hat^i Y
     K = stages.hops(job, Y, number)
 
+    # beyond the paper: where gamma starts, chosen on the validation nodes (labels/choice.py)
+    start = stages.choice(job, K).info["gamma"] if labels.gamma == "auto" and alpha > 0 else None
+
     # 5  Training phase of NEs (optimise beta, theta): for k = 1..K_1
     # 7    sample B from V                              train/batches.py
     # 8    F_B = f(x_B; beta)                           train/objective.py
@@ -30,9 +33,10 @@ def deconvolution(job: Job) -> Stage:
     # 10   step on L(psi(F_B; theta), Y(gamma)_B)       train/encoder.py
     trained = stages.train(
         job,
-        targets=lambda: InverseLabels(np.load(K.path / "hop_labels.npy", mmap_mode="r"), alpha, job.task),
+        targets=lambda: InverseLabels(np.load(K.path / "hop_labels.npy", mmap_mode="r"), alpha, job.task, start),
         nodes=np.arange(graph.num_nodes),
-        target_key={"hops": K.key, "alpha": alpha, "pseudo_weight": labels.pseudo_weight},
+        target_key={"hops": K.key, "alpha": alpha, "gamma": start},
+        pseudo_weight=labels.pseudo_weight,
     )
 
     # 12  infer F across all nodes

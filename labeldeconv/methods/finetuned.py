@@ -9,12 +9,16 @@ from labeldeconv.stages import Job
 
 
 def finetuned(job: Job) -> Stage:
-    """Features of an encoder trained on true labels, train nodes only."""
+    """Features of an encoder trained on the true labels of the train nodes."""
+    return stages.features(job, train_on_true_labels(job))
+
+
+def train_on_true_labels(job: Job) -> Stage:
+    """The encoder phase on true labels, train nodes only."""
     graph = job.graph
-    trained = stages.train(
+    return stages.train(
         job,
         targets=lambda: TrueLabels(graph.labels, job.task),
         nodes=graph.split.train,
         target_key={"true": graph.fingerprint("labels")},
     )
-    return stages.features(job, trained)

@@ -50,7 +50,7 @@ def train_encoder(
     loss = float("nan")
     objective.train()
     done = state["epoch"] * len(nodes)
-    with _log(folder / LOG, state["step"]) as log, bar("train", config.epochs * len(nodes), done=done) as advance:
+    with open_log(folder / LOG, state["step"]) as log, bar("train", config.epochs * len(nodes), done=done) as advance:
         for epoch in range(state["epoch"], config.epochs):
             batches = epoch_batches(lengths, nodes, config.batch_nodes, config.batch_tokens, seed, epoch)
             groups = [batches[i : i + config.accumulate] for i in range(0, len(batches), config.accumulate)]
@@ -100,7 +100,7 @@ def gamma_of(targets: nn.Module) -> list[float] | None:
     return None
 
 
-def _log(path: Path, steps: int) -> Any:
+def open_log(path: Path, steps: int) -> Any:
     """Open the log with exactly the lines of the `steps` that the checkpoint knows."""
     lines = path.read_text().splitlines(keepends=True)[:steps] if path.exists() else []
     path.write_text("".join(lines))

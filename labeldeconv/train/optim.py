@@ -14,14 +14,15 @@ from labeldeconv.train.objective import Objective
 def make_optimizer(objective: Objective, config: TrainConfig) -> torch.optim.AdamW:
     """One group per rate; only matrices of encoder and psi decay, never biases, norms or gamma'."""
     groups = [
-        *_groups(objective.encoder.parameters(), config.lr, config.weight_decay),
-        *_groups(objective.psi.parameters(), config.psi_lr, config.weight_decay),
-        *_groups(objective.targets.parameters(), config.gamma_lr, 0.0),
+        *parameter_groups(objective.encoder.parameters(), config.lr, config.weight_decay),
+        *parameter_groups(objective.psi.parameters(), config.psi_lr, config.weight_decay),
+        *parameter_groups(objective.targets.parameters(), config.gamma_lr, 0.0),
     ]
     return torch.optim.AdamW(groups, fused=True)
 
 
-def _groups(parameters: Iterable[nn.Parameter], lr: float, decay: float) -> list[dict]:
+def parameter_groups(parameters: Iterable[nn.Parameter], lr: float, decay: float) -> list[dict]:
+    """Two groups for AdamW: matrices, which decay, and vectors, which do not."""
     trained = [p for p in parameters if p.requires_grad]
     matrices, vectors = [p for p in trained if p.ndim > 1], [p for p in trained if p.ndim <= 1]
     both = ((matrices, decay), (vectors, 0.0))

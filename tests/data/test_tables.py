@@ -12,7 +12,7 @@ from labeldeconv.adjacency import Adjacency
 from labeldeconv.data import table_arrays
 from labeldeconv.data.tables import Loaded, fingerprint, is_tables, load_tables
 from labeldeconv.errors import DataError
-from labeldeconv.graph import Texts
+from labeldeconv.texts import Texts
 
 SHARED = Path(__file__).parents[3] / "shared" / "data"
 

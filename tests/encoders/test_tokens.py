@@ -4,7 +4,7 @@ import torch
 from labeldeconv.config import EncoderConfig
 from labeldeconv.encoders.text import load_text_encoder
 from labeldeconv.encoders.tokens import TokenStore, write_tokens
-from labeldeconv.graph import Texts
+from labeldeconv.texts import Texts
 
 STRINGS = ["a graph", "", "label deconvolution " * 3, "ü"]
 

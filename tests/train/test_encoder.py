@@ -11,9 +11,9 @@ from labeldeconv.encoders.text import load_text_encoder
 from labeldeconv.encoders.tokens import TokenStore, write_tokens
 from labeldeconv.gnns.base import Psi
 from labeldeconv.gnns.gcn import GCN
-from labeldeconv.graph import Texts
 from labeldeconv.labels.inverse import InverseLabels
 from labeldeconv.task import Task
+from labeldeconv.texts import Texts
 from labeldeconv.train.encoder import LOG, train_encoder
 from labeldeconv.train.objective import Objective
 

@@ -4,7 +4,7 @@ import pytest
 from labeldeconv.config import EncoderConfig
 from labeldeconv.encoders.text import load_text_encoder
 from labeldeconv.encoders.tokens import TokenStore, write_tokens
-from labeldeconv.graph import Texts
+from labeldeconv.texts import Texts
 from labeldeconv.train import features
 
 

@@ -1,0 +1,69 @@
+"""Protein language models of transformers (ESM2, ProtBERT): one token per residue, mean over the residues.
+
+labeldeconv fit string:4932@FOLDER --encoder facebook/esm2_t12_35M_UR50D     # a hub id, or a local folder
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from torch import Tensor, nn
+
+from labeldeconv.config import EncoderConfig
+from labeldeconv.encoders.text import TextEncoder, max_positions
+
+RESIDUES = "ACDEFGHIKLMNPQRSTVWY"
+SMALL = 64  # tokens at most of a vocabulary of residues: ESM2 has 33, ProtBERT 30
+
+
+class ProteinEncoder(TextEncoder):
+    """A transformers model over residues. 'J' is read as 'X', '*' left out, as in data/fasta.py.
+
+    Mean pooling leaves out the begin and end tokens (the authors' code keeps them).
+    """
+
+    takes = "sequence"
+
+    def __init__(self, model: nn.Module, tokenizer: Any, config: EncoderConfig) -> None:
+        super().__init__(model, tokenizer, config)
+        self._ids = residue_ids(tokenizer)  # (256,)
+        empty = tokenizer("")["input_ids"]
+        self._ends = (empty[:1], empty[1:2])
+
+    def forward(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
+        """Tokens (b, t) and mask (b, t) to features (b, d): mean over the residues of the last layer."""
+        hidden = self.model(input_ids=input_ids, attention_mask=attention_mask).last_hidden_state  # (b, t, d)
+        if self.pooling == "first":
+            return hidden[:, 0]
+        kept = attention_mask.clone()
+        for token in (*self._ends[0], *self._ends[1]):
+            kept = kept * (input_ids != token)
+        weight = kept.unsqueeze(-1).to(hidden.dtype)  # (b, t, 1)
+        return (hidden * weight).sum(1) / weight.sum(1).clamp_min(1)
+
+    def tokenize(self, texts: Sequence[str], max_tokens: int) -> list[list[int]]:
+        """Begin token, one token per residue, end token; the sequence is cut to `max_tokens` in all."""
+        begin, end = self._ends
+        most = min(max_tokens, max_positions(self.model)) - len(begin) - len(end)
+        return [[*begin, *ids[:most], *end] for ids in residues_to_ids(texts, self._ids)]
+
+
+def residues_to_ids(texts: Sequence[str], table: np.ndarray) -> list[list[int]]:
+    """Token ids of every residue by a table (256,); '*' and blanks are left out."""
+    cleaned = (text.upper().encode("ascii", "replace").translate(None, b"* \t\r\n") for text in texts)
+    return [table[np.frombuffer(residues, dtype=np.uint8)].tolist() for residues in cleaned]
+
+
+def residue_ids(tokenizer: Any) -> np.ndarray:
+    """Token of every byte (256,): the residue's own, or that of 'X' where the vocabulary has none."""
+    vocabulary = tokenizer.get_vocab()
+    unknown = vocabulary.get("X", tokenizer.unk_token_id)
+    letters = [vocabulary.get(chr(byte), unknown) for byte in range(128)]
+    return np.array([*letters, *[unknown] * 128], dtype=np.int64)
+
+
+def reads_residues(tokenizer: Any) -> bool:
+    """Whether a tokenizer's vocabulary is one of residues."""
+    return len(tokenizer) <= SMALL and set(RESIDUES) <= set(tokenizer.get_vocab())

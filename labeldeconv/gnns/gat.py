@@ -1,0 +1,114 @@
+"""GAT: H = sigma(MLP(A(H, E) H W)) with edge features and NGNN linears (Appendix A.2), as the paper has it on proteins.
+
+phi = A-hat^N and psi = sigma(MLP(... sigma(MLP(x W1)) ... WN)). Every layer adds its input to its output; normalisation
+and activation come before a convolution.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from labeldeconv.adjacency import Adjacency
+from labeldeconv.gnns.attention import Attention, drop_edges
+from labeldeconv.gnns.base import GNN, Step, require
+from labeldeconv.gnns.norms import make_norm
+
+
+class GAT(GNN):
+    """Graph attention network with edge features.
+
+    Args:
+        in_dim: d of the features.
+        out_dim: c classes.
+        layers: convolutions, N.
+        hidden: width of every head.
+        dropout: between layers.
+        heads: attention heads, concatenated.
+        input_dropout: after the input layer.
+        attention_dropout: on the attention weights.
+        edge_dropout: share of the edges left out in training, drawn anew for every layer.
+        attend_target: let the score of an edge depend on its target too.
+        edge_dim: width of the graph's edge features; 0 does not use them.
+        edge_hidden: width they are encoded to, in every layer.
+        ngnn: extra linear layers after each convolution (NGNN); the paper has 2.
+        norm: 'batch', 'layer' or 'none'.
+    """
+
+    feed = "graph"
+    psi_exact = True
+
+    def __init__(
+        self,
+        in_dim: int,
+        out_dim: int,
+        *,
+        layers: int = 2,
+        hidden: int = 256,
+        dropout: float = 0.5,
+        heads: int = 3,
+        input_dropout: float = 0.1,
+        attention_dropout: float = 0.0,
+        edge_dropout: float = 0.1,
+        attend_target: bool = True,
+        edge_dim: int = 0,
+        edge_hidden: int = 16,
+        ngnn: int = 0,
+        norm: str = "batch",
+    ) -> None:
+        super().__init__(in_dim, out_dim)
+        require(ngnn >= 0, GAT, "ngnn", "of at least 0", ngnn)
+        width = heads * hidden
+        self.input = nn.Linear(in_dim, hidden)
+        settings: dict[str, Any] = {"attend_target": attend_target, "attention_dropout": attention_dropout}
+        edge_in = edge_hidden if edge_dim else 0
+        self.convs = nn.ModuleList(
+            Attention(width if i else hidden, hidden, heads, edge_dim=edge_in, **settings) for i in range(layers)
+        )
+        self.edge_inputs = nn.ModuleList(nn.Linear(edge_dim, edge_hidden) for _ in range(layers if edge_dim else 0))
+        self.extras = nn.ModuleList(nn.ModuleList(nn.Linear(width, width) for _ in range(ngnn)) for _ in range(layers))
+        self.norms = nn.ModuleList(make_norm(norm, width) for _ in range(layers))
+        self.output = nn.Linear(width, out_dim)
+        self.edge_dim, self.edge_dropout = edge_dim, edge_dropout
+        self.dropout, self.input_dropout = dropout, input_dropout
+
+    @property
+    def hops(self) -> int:
+        """N: one per convolution."""
+        return len(self.convs)
+
+    def steps(self) -> Sequence[Step]:
+        """One per convolution."""
+        return [partial(self._layer, i) for i in range(self.hops)]
+
+    def psi(self, x: Tensor) -> Tensor:
+        """Features (b, d) to logits (b, c): attention is 1, NGNN linears stay."""
+        for i in range(self.hops):
+            x = self._layer(i, x, None)
+        return x
+
+    def _layer(self, i: int, h: Tensor, adj: Adjacency | None) -> Tensor:
+        """Layer i: (s, .) to (t, heads * hidden), before its normalisation; the last one to logits (t, c)."""
+        z = self._activate(i - 1, h) if i else F.dropout(self.input(h).relu(), self.input_dropout, self.training)
+        conv: Any = self.convs[i]
+        extras: Any = self.extras[i]
+        out = conv.alone(z) if adj is None else self._convolve(i, z, adj)
+        for linear in extras:
+            out = linear(out.relu())
+        if i > 0:
+            out = out + h[: len(out)]
+        return self.output(self._activate(i, out)) if i == self.hops - 1 else out
+
+    def _activate(self, i: int, h: Tensor) -> Tensor:
+        return F.dropout(self.norms[i](h).relu(), self.dropout, self.training)
+
+    def _convolve(self, i: int, z: Tensor, adj: Adjacency) -> Tensor:
+        values = adj.edge_values(z.device) if self.edge_dim else None
+        edges, values = drop_edges(adj.edge_index(z.device), values, self.edge_dropout, self.training)
+        if values is not None:
+            values = self.edge_inputs[i](values).relu()  # (e, edge_hidden)
+        return self.convs[i](z, edges, adj.num_nodes, values)

@@ -1,0 +1,156 @@
+"""RevGAT: grouped reversible residual blocks of graph attention (Appendix A.2), from PyG's GroupAddRev.
+
+H'_0 = sum_{j >= 2} H_j and H'_j = GAT_j(H'_{j-1}) + H_j over C groups, between an input and an output convolution. The
+input of a block is recomputed from its output in backward, so activation memory does not grow with depth
+(benchmarks/revgat_memory.py: 1.15 times as much at 48 layers as at 3; stored, 16 times). For that, all blocks of a pass
+share one dropout mask and one draw of dropped edges, and moving averages of BatchNorm move with every recomputation.
+phi = A-hat^(N C) and psi is an N-layer reversible network.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch_geometric.nn import GroupAddRev
+
+from labeldeconv.adjacency import Adjacency
+from labeldeconv.gnns.attention import Attention, drop_edges
+from labeldeconv.gnns.base import GNN, Step, require
+from labeldeconv.gnns.norms import make_norm
+
+
+class _Group(nn.Module):
+    """GAT_j of one group: normalise, activate, shared dropout, convolve."""
+
+    def __init__(self, width: int, conv: Attention, norm: str) -> None:
+        super().__init__()
+        self.norm, self.conv = make_norm(norm, width), conv
+
+    def forward(self, h: Tensor, edges: Tensor | None, mask: Tensor | None, targets: int | None = None) -> Tensor:
+        """(s, width) to (t, width); without edges every node is its own neighbour."""
+        h = self.norm(h).relu()
+        h = h if mask is None else h * mask
+        return self.conv.alone(h) if edges is None else self.conv(h, edges, len(h) if targets is None else targets)
+
+
+class RevGAT(GNN):
+    """Reversible graph attention network.
+
+    Args:
+        in_dim: d of the features.
+        out_dim: c classes.
+        layers: N: input convolution, N - 2 reversible blocks, output convolution.
+        hidden: width of every head.
+        dropout: between layers.
+        heads: attention heads, concatenated.
+        groups: C groups of every block; divides `hidden`.
+        input_dropout: on the features.
+        attention_dropout: on the attention weights.
+        edge_dropout: share of the edges left out in training.
+        attend_target: let the score of an edge depend on its target too.
+        input_norm: normalise the features.
+        norm: 'batch', 'layer' or 'none'.
+    """
+
+    feed = "graph"
+    psi_exact = True
+
+    def __init__(
+        self,
+        in_dim: int,
+        out_dim: int,
+        *,
+        layers: int = 3,
+        hidden: int = 256,
+        dropout: float = 0.5,
+        heads: int = 3,
+        groups: int = 2,
+        input_dropout: float = 0.25,
+        attention_dropout: float = 0.0,
+        edge_dropout: float = 0.3,
+        attend_target: bool = False,
+        input_norm: bool = True,
+        norm: str = "batch",
+    ) -> None:
+        super().__init__(in_dim, out_dim)
+        require(layers >= 2, RevGAT, "layers", "of at least 2", layers)
+        require(groups >= 2 and hidden % groups == 0, RevGAT, "groups", f"from 2 that divide hidden {hidden}", groups)
+
+        def conv(d_in: int, d_out: int, count: int) -> Attention:
+            return Attention(d_in, d_out, count, attend_target=attend_target, attention_dropout=attention_dropout)
+
+        width = heads * hidden
+        part = width // groups
+        self.input_norm = make_norm(norm if input_norm else "none", in_dim)
+        self.input = conv(in_dim, hidden, heads)
+        self.blocks = nn.ModuleList(
+            GroupAddRev(nn.ModuleList(_Group(part, conv(part, hidden // groups, heads), norm) for _ in range(groups)))
+            for _ in range(layers - 2)
+        )
+        self.norm = make_norm(norm, width)
+        self.output = conv(width, out_dim, 1)
+        self.groups = groups
+        self.dropout, self.input_dropout, self.edge_dropout = dropout, input_dropout, edge_dropout
+
+    @property
+    def hops(self) -> int:
+        """N: layers, as the paper counts them; a block has one convolution per group."""
+        return len(self.blocks) + 2
+
+    def forward(self, x: Tensor, adj: Adjacency) -> Tensor:
+        """Features (n, d) and A-hat to logits (n, c); blocks are reversible where a gradient is wanted."""
+        edges, _ = drop_edges(adj.edge_index(x.device), None, self.edge_dropout, self.training)
+        h = self._first(x, edges, adj.num_nodes)
+        mask = self._mask(h)
+        block: Any
+        for block in self.blocks:
+            block.disable = not torch.is_grad_enabled()  # it frees its input's memory, which inference forbids
+            h = block(h, edges, mask)
+        return self._last(h, edges, adj.num_nodes)
+
+    def psi(self, x: Tensor) -> Tensor:
+        """Features (b, d) to logits (b, c): the reversible network with attention 1."""
+        h = self._first(x, None, len(x))
+        mask = self._mask(h)
+        block: Any
+        for block in self.blocks:
+            h = block._forward(h, None, mask)  # a few rows: nothing to save
+        return self._last(h, None, len(x))
+
+    def steps(self) -> Sequence[Step]:
+        """One per convolution, so C per block; on sampled rows nothing is recomputed and dropout is not shared."""
+        groups = [partial(self._group, b, j) for b in self.blocks for j in range(self.groups)]
+        first: Step = lambda x, adj: self._first(x, self._edges(adj, x), adj.num_nodes)  # noqa: E731
+        last: Step = lambda h, adj: self._last(h, self._edges(adj, h), adj.num_nodes)  # noqa: E731
+        return [first, *groups, last]
+
+    def _group(self, block: Any, j: int, h: Tensor, adj: Adjacency) -> Tensor:
+        """H'_j takes the place of H_j; the other groups pass through."""
+        parts = list(h.chunk(self.groups, dim=1))
+        mask = self._mask(parts[0])
+        z = block.convs[j](sum(parts[1:]) if j == 0 else parts[j - 1], self._edges(adj, h), mask, adj.num_nodes)
+        parts = [p[: adj.num_nodes] for p in parts]
+        parts[j] = parts[j] + z
+        return torch.cat(parts, dim=1)
+
+    def _first(self, x: Tensor, edges: Tensor | None, targets: int) -> Tensor:
+        x = F.dropout(self.input_norm(x), self.input_dropout, self.training)
+        return self.input.alone(x) if edges is None else self.input(x, edges, targets)
+
+    def _last(self, h: Tensor, edges: Tensor | None, targets: int) -> Tensor:
+        h = F.dropout(self.norm(h).relu(), self.dropout, self.training)
+        return self.output.alone(h) if edges is None else self.output(h, edges, targets)
+
+    def _edges(self, adj: Adjacency, h: Tensor) -> Tensor:
+        return drop_edges(adj.edge_index(h.device), None, self.edge_dropout, self.training)[0]
+
+    def _mask(self, h: Tensor) -> Tensor | None:
+        """One dropout mask (n, heads * hidden) for all blocks."""
+        if not self.training or self.dropout == 0.0:
+            return None
+        return torch.empty_like(h).bernoulli_(1 - self.dropout).div_(1 - self.dropout)

@@ -1,0 +1,23 @@
+"""X_OGB: the features that came with the data, no encoder at all."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+from labeldeconv.errors import DataError
+from labeldeconv.record import Stage
+from labeldeconv.stages import Job
+
+
+def given(job: Job) -> Stage:
+    """The graph's own features, as they are."""
+    features = job.graph.features
+    if features is None:
+        raise DataError(f"method 'given': graph '{job.graph.name}' has no features of its own")
+
+    def build(folder: Path) -> None:
+        np.save(folder / "features.npy", np.asarray(features))
+
+    return job.stage("given", "features", {"given": job.graph.fingerprint("features")}, build)

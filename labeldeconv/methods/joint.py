@@ -1,0 +1,98 @@
+"""Graph sampling: encoder and GNN trained together on sampled subgraphs, with GAS histories or SAGE sampling."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from safetensors.torch import load_file, save_file
+
+from labeldeconv import stages
+from labeldeconv.adjacency import Adjacency
+from labeldeconv.encoders.tokens import TokenStore
+from labeldeconv.record import Stage
+from labeldeconv.stages import Job
+from labeldeconv.train.feed import make_feed
+from labeldeconv.train.joint import GasSampler, JointModel, SageSampler, train_joint
+
+
+def joint_gas(job: Job) -> Stage:
+    """Features of an encoder trained jointly with the GNN on METIS parts with historical embeddings (GAS)."""
+    return _joint(job, "gas")
+
+
+def joint_sage(job: Job) -> Stage:
+    """Features of an encoder trained jointly with the GNN on sampled neighbourhoods (SAGE)."""
+    return _joint(job, "sage")
+
+
+def _joint(job: Job, kind: Literal["gas", "sage"]) -> Stage:
+    trained = _train(job, kind)
+    X = stages.features(job, trained)
+    job.final = _evaluate(job, trained, X)
+    return X
+
+
+def _train(job: Job, kind: Literal["gas", "sage"]) -> Stage:
+    """The joint phase; the GNN's weights go to psi.safetensors, beside the encoder."""
+    config, seed, graph = job.config, job.config.seed, job.graph
+    store_stage = stages.tokens(job)
+    first = stages.encode(job) if kind == "gas" else None  # what the histories start from
+    parts = {
+        "kind": kind,
+        "tokens": store_stage.key,
+        "encoder": job.encoder_identity,
+        "pooling": config.encoder.pooling,
+        "lora": config.encoder.lora_rank,
+        "graph": graph.fingerprint("edges", "labels", "split"),
+        "gnn": stages.settings_key(config.gnn, ("name", "layers", "hidden", "dropout", "options", "adjacency")),
+        "joint": stages.settings_key(config.joint),
+        "train": stages.settings_key(config.train),
+        "precision": job.precision,
+        "seed": seed,
+    }
+
+    def build(folder: Path) -> Mapping[str, Any]:
+        torch.manual_seed(seed)
+        encoder = job.build_encoder()
+        model = JointModel(encoder, job.build_gnn(encoder.dim)).to(job.device)
+        adj = Adjacency.from_edges(graph.edges, graph.num_nodes, config.gnn.adjacency)
+        sampler: GasSampler | SageSampler = SageSampler(adj, graph.split.train, config.joint)
+        if first:
+            sampler = GasSampler(adj, graph.split.train, config.joint, stages.load_features(first))
+        store = TokenStore.open(store_stage.path, encoder.pad_id)
+        labels, task = graph.labels, job.task
+        run = train_joint(model, sampler, store, labels, task, config.joint, config.train, seed, folder)
+        encoder.save(folder / "encoder")
+        save_file(model.gnn.state_dict(), folder / "psi.safetensors")
+        (folder / "checkpoint.safetensors").unlink(missing_ok=True)
+        sizes = {"batch": round(run.batch, 1), "subgraph": round(run.subgraph, 1)}
+        return {"steps": run.steps, "loss": run.loss, "gamma": None, **sizes, "encoder_nodes": run.encoder_nodes,
+                "seconds": run.seconds}  # fmt: skip
+
+    return job.stage("train", "train", parts, build)
+
+
+def _evaluate(job: Job, trained: Stage, X: Stage) -> Stage:
+    """The jointly trained GNN on the features of all nodes, without sampling."""
+    graph, config = job.graph, job.config.gnn
+
+    def build(folder: Path) -> Mapping[str, Any]:
+        x = stages.load_features(X)
+        model = job.build_gnn(x.shape[1]).to(job.device)
+        model.load_state_dict(load_file(trained.path / "psi.safetensors"))
+        adj = Adjacency.from_edges(graph.edges, graph.num_nodes, config.adjacency)
+        full = config.model_copy(update={"batching": "full"})
+        with torch.inference_mode():
+            nodes = np.arange(graph.num_nodes)
+            logits = make_feed(model.eval(), x, adj, full, folder, job.device).predict(model, nodes).cpu().numpy()
+        np.save(folder / "logits.npy", logits)
+        save_file(model.state_dict(), folder / "gnn.safetensors")
+        (folder / "epochs.jsonl").write_text("")
+        ids = {"val": graph.split.val, "test": graph.split.test}
+        return {name: job.task.score(logits[i], graph.labels[i]) for name, i in ids.items()}
+
+    return job.stage("gnn", "joint gnn", {"joint": trained.key, "features": X.key}, build)

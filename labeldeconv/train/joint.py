@@ -1,0 +1,206 @@
+"""Joint training of encoder and GNN on sampled subgraphs (eqn:gnn_minibatch): the baseline that LD replaces.
+
+SAGE samples neighbours of the batch B layer by layer and encodes every node of G(B). GAS takes a METIS part as B,
+encodes it with some of its neighbours, and takes what else it needs from histories that earlier steps wrote.
+Memory grows with |G(B)|, not with |B|: the run reports both.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from labeldeconv.adjacency import Adjacency
+from labeldeconv.config import JointConfig, TrainConfig
+from labeldeconv.encoders.base import Encoder
+from labeldeconv.encoders.tokens import TokenStore
+from labeldeconv.errors import ConfigError
+from labeldeconv.gnns.base import GNN, Step
+from labeldeconv.progress import bar
+from labeldeconv.task import Task
+from labeldeconv.train.checkpoint import Checkpoint
+from labeldeconv.train.encoder import open_log
+from labeldeconv.train.optim import autocast_type, parameter_groups, set_learning_rates
+from labeldeconv.train.sampling import partition, sample_blocks, sample_rows
+
+
+@dataclass(frozen=True)
+class JointRun:
+    """Optimiser steps, last loss, mean |B| and |G(B)|, nodes that went through the encoder, seconds."""
+
+    steps: int
+    loss: float
+    batch: float
+    subgraph: float
+    encoder_nodes: int
+    seconds: float
+
+
+class JointModel(nn.Module):
+    """Encoder and GNN as one model over token rows."""
+
+    def __init__(self, encoder: Encoder, gnn: GNN) -> None:
+        super().__init__()
+        self.encoder = encoder
+        self.gnn = gnn
+
+    @property
+    def steps(self) -> list[Step]:
+        """The convolutions of the GNN, first to last."""
+        steps = self.gnn.steps()
+        if steps is None:
+            raise ConfigError(f"joint training: {type(self.gnn).__name__} cannot be run layer by layer; try gcn, gat")
+        return list(steps)
+
+    def encode(self, store: TokenStore, nodes: np.ndarray, device: torch.device) -> Tensor:
+        """Features (m, d) of the nodes, with gradients."""
+        input_ids, mask = (t.to(device) for t in store.batch(nodes))
+        return self.encoder(input_ids, mask).float()
+
+
+class SageSampler:
+    """B: random train nodes; G(B): neighbours sampled per convolution."""
+
+    def __init__(self, adj: Adjacency, train: np.ndarray, config: JointConfig) -> None:
+        self.adj, self.train, self.config = adj, train, config
+
+    def batches(self, generator: np.random.Generator) -> list[np.ndarray]:
+        """All train nodes once, in random batches."""
+        count = max(1, -(-len(self.train) // self.config.batch_nodes))
+        return np.array_split(generator.permutation(self.train), count)
+
+    def forward(
+        self,
+        model: JointModel,
+        store: TokenStore,
+        batch: np.ndarray,
+        generator: np.random.Generator,
+        device: torch.device,
+    ) -> tuple[Tensor, int]:
+        """Logits (b, c) of the batch and |G(B)|."""
+        steps = model.steps
+        nodes, blocks = sample_blocks(self.adj, batch, [self.config.fanout] * len(steps), generator)
+        h = model.encode(store, nodes, device)
+        for step, rows in zip(steps, blocks, strict=True):
+            h = step(h, rows)
+        return h, len(nodes)
+
+
+class GasSampler:
+    """B: a METIS part; its neighbours' inputs come from the encoder (a few) and from histories (the rest)."""
+
+    def __init__(self, adj: Adjacency, train: np.ndarray, config: JointConfig, features: np.ndarray) -> None:
+        self.adj, self.config = adj, config
+        parts = max(1, round(adj.num_nodes / config.batch_nodes))
+        self.parts = partition(adj, parts) if parts > 1 else [np.arange(adj.num_nodes)]
+        self.wanted = np.zeros(adj.num_nodes, dtype=bool)
+        self.wanted[train] = True
+        # One history per convolution's input; the first starts as X_PNE, the others at zero.
+        self.histories: dict[int, Tensor] = {0: torch.from_numpy(np.array(features, dtype=np.float32))}
+
+    def batches(self, generator: np.random.Generator) -> list[np.ndarray]:
+        """All parts with a train node, in random order; a part's train nodes are its targets."""
+        parts = [part for part in self.parts if self.wanted[part].any()]
+        return [parts[i] for i in generator.permutation(len(parts))]
+
+    def forward(
+        self,
+        model: JointModel,
+        store: TokenStore,
+        batch: np.ndarray,
+        generator: np.random.Generator,
+        device: torch.device,
+    ) -> tuple[Tensor, int]:
+        """Logits of the part's train nodes and |G(B)|, the nodes encoded anew."""
+        sources, rows = sample_rows(self.adj, batch, None)  # begins with the part
+        order, halo = np.argsort(sources), sources[len(batch) :]
+        chosen = np.sort(generator.choice(halo, min(len(halo), self.config.max_neighbors), replace=False))
+        fresh = np.concatenate([batch, chosen])
+        h = model.encode(store, fresh, device)
+        self._push(0, fresh, h)
+        for layer, step in enumerate(model.steps):
+            inputs = self._pull(layer, sources, h.shape[1]).to(device)
+            known = batch if layer else fresh  # whose inputs of this layer were just computed
+            place = order[np.searchsorted(sources, known, sorter=order)]
+            h = step(inputs.index_copy(0, torch.from_numpy(place).to(device), h), rows)
+            if layer + 1 < len(model.steps):
+                self._push(layer + 1, batch, h)
+        return h[torch.from_numpy(np.flatnonzero(self.wanted[batch])).to(device)], len(fresh)
+
+    def targets(self, batch: np.ndarray) -> np.ndarray:
+        """The train nodes of a part."""
+        return batch[self.wanted[batch]]
+
+    def _push(self, layer: int, nodes: np.ndarray, h: Tensor) -> None:
+        history = self._history(layer, h.shape[1])
+        history[torch.from_numpy(nodes)] = h.detach().to(history)
+
+    def _pull(self, layer: int, nodes: np.ndarray, width: int) -> Tensor:
+        return self._history(layer, width)[torch.from_numpy(nodes)]
+
+    def _history(self, layer: int, width: int) -> Tensor:
+        if layer not in self.histories:
+            self.histories[layer] = torch.zeros(self.adj.num_nodes, width)
+        return self.histories[layer]
+
+
+def train_joint(
+    model: JointModel,
+    sampler: SageSampler | GasSampler,
+    store: TokenStore,
+    labels: np.ndarray,
+    task: Task,
+    config: JointConfig,
+    rates: TrainConfig,
+    seed: int,
+    folder: Path,
+) -> JointRun:
+    """Train encoder and GNN together on true labels; rates, warm-up, decay and clipping as in the encoder phase."""
+    device = next(model.parameters()).device
+    dtype = autocast_type(rates.precision, device)
+    torch.manual_seed(seed)
+    groups = parameter_groups(model.encoder.parameters(), rates.lr, rates.weight_decay)
+    groups += parameter_groups(model.gnn.parameters(), rates.psi_lr, rates.weight_decay)
+    optimizer = torch.optim.AdamW(groups, fused=True)
+    checkpoint = Checkpoint(folder / "checkpoint.safetensors", model, optimizer, rates.checkpoint_minutes)
+    state: dict[str, Any] = {"epoch": 0, "batch": 0, "step": 0, "nodes": 0, "targets": 0, "loss": float("nan")}
+    histories: dict[int, Tensor] = sampler.histories if isinstance(sampler, GasSampler) else {}
+    if restored := checkpoint.load():
+        state = restored[0]
+        histories.update({int(k): v for k, v in restored[1].items()})
+    model.train()
+    with open_log(folder / "steps.jsonl", state["step"]) as log, bar("joint", config.epochs, "epochs") as advance:
+        for epoch in range(state["epoch"], config.epochs):
+            batches = sampler.batches(np.random.default_rng([seed, epoch]))
+            for k in range(state["batch"], len(batches)):
+                set_learning_rates(optimizer, (epoch + (k + 0.5) / len(batches)) / config.epochs, rates.warmup)
+                generator = np.random.default_rng([seed, epoch, k])
+                with torch.autocast(device.type, dtype=dtype or torch.bfloat16, enabled=dtype is not None):
+                    logits, size = sampler.forward(model, store, batches[k], generator, device)
+                ids = sampler.targets(batches[k]) if isinstance(sampler, GasSampler) else batches[k]
+                targets = torch.from_numpy(task.targets(labels[ids])).to(device)
+                loss = task.loss(logits.float(), targets).mean()
+                loss.backward()
+                if rates.clip > 0:
+                    nn.utils.clip_grad_norm_(model.parameters(), rates.clip)
+                optimizer.step()
+                optimizer.zero_grad(set_to_none=True)
+                state = {"epoch": epoch, "batch": k + 1, "step": state["step"] + 1, "loss": float(loss.detach()),
+                         "nodes": state["nodes"] + size, "targets": state["targets"] + len(batches[k])}  # fmt: skip
+                row = {"step": state["step"], "epoch": epoch, "loss": state["loss"], "subgraph": size}
+                log.write(json.dumps(row) + "\n")
+                advance(1 / len(batches), f"loss {state['loss']:.3f}")
+                if checkpoint.due:
+                    log.flush()
+                    checkpoint.save(state, {str(k): v for k, v in histories.items()})
+            state = {**state, "epoch": epoch + 1, "batch": 0}
+    model.eval()
+    steps = max(state["step"], 1)
+    sizes = state["targets"] / steps, state["nodes"] / steps
+    return JointRun(state["step"], state["loss"], *sizes, state["nodes"], checkpoint.seconds)

@@ -1,0 +1,198 @@
+"""Several columns: one contract for text, numbers, categories and images, with random-weight models."""
+
+import json
+
+import numpy as np
+import pytest
+import torch
+from transformers import ViTConfig, ViTModel
+
+from labeldeconv.config import EncoderConfig
+from labeldeconv.data.records import record_texts
+from labeldeconv.data.tables import load_tables
+from labeldeconv.encoders.attributes import CategoryEncoder, NumberEncoder
+from labeldeconv.encoders.load import load_encoder
+from labeldeconv.encoders.tokens import TokenStore, write_tokens
+from labeldeconv.errors import ConfigError, DataError
+from labeldeconv.graph import AttributedGraph, Split, Texts
+from labeldeconv.pipeline import fit
+
+Image = pytest.importorskip("PIL.Image", reason="needs the extra images")
+
+
+@pytest.fixture(scope="module")
+def vit(tmp_path_factory):
+    path = tmp_path_factory.mktemp("vit")
+    torch.manual_seed(0)
+    config = ViTConfig(
+        hidden_size=16, num_hidden_layers=1, num_attention_heads=2, intermediate_size=32, image_size=16, patch_size=8
+    )
+    ViTModel(config).save_pretrained(path)
+    processor = {"image_processor_type": "ViTImageProcessor", "size": {"height": 16, "width": 16}}
+    (path / "preprocessor_config.json").write_text(json.dumps(processor))
+    return path
+
+
+@pytest.fixture(scope="module")
+def photos(tmp_path_factory):
+    path = tmp_path_factory.mktemp("photos")
+    for name, colour in (("red", (255, 0, 0)), ("blue", (0, 0, 255))):
+        Image.new("RGB", (20, 12), colour).save(path / f"{name}.png")
+    return path
+
+
+@pytest.fixture(scope="module")
+def name(vit):
+    return f"title=tiny,price=number,brand=category,photo=image:{vit}"
+
+
+@pytest.fixture(scope="module")
+def texts(photos):
+    return record_texts(
+        {
+            "title": ["a red thing", "", "blue é", None],
+            "price": [1.5, None, -20, "3e4"],
+            "brand": ["acme", "acme", None, "other"],
+            "photo": [photos / "red.png", photos / "blue.png", None, photos / "red.png"],
+        }
+    )
+
+
+def batch(encoder, texts, folder, nodes=(0, 1, 2, 3)):
+    folder.mkdir(exist_ok=True)
+    write_tokens(encoder, texts, 32, folder)
+    return TokenStore.open(folder, encoder.pad_id).batch(np.array(nodes))
+
+
+def test_features_are_the_concatenation_before_training(name, texts, tmp_path):
+    encoder = load_encoder(EncoderConfig(name=name)).eval()
+    assert encoder.dim == 32 + 2 + 16 + 16
+    with torch.inference_mode():
+        x = encoder(*batch(encoder, texts, tmp_path / "t"))
+        title, price, brand, photo = x.split([32, 2, 16, 16], dim=1)
+        text = load_encoder(EncoderConfig(name="tiny")).eval()
+        plain = Texts.from_strings(["a red thing", "", "blue é", ""])
+        torch.testing.assert_close(title, text(*batch(text, plain, tmp_path / "p")), atol=1e-5, rtol=1e-5)
+    log = np.log1p
+    expected = [[log(1.5), 1], [0, 0], [-log(20), 1], [log(3e4), 1]]
+    np.testing.assert_allclose(price, expected, rtol=1e-5)
+    assert torch.equal(brand[0], brand[1])
+    assert not brand[2].any()
+    assert not torch.equal(brand[0], brand[3])
+    torch.testing.assert_close(photo[0], photo[3])
+    assert not photo[2].any()
+    assert not torch.allclose(photo[0], photo[1])
+
+
+def test_batches_do_not_matter(name, texts, tmp_path):
+    encoder = load_encoder(EncoderConfig(name=name)).eval()
+    with torch.inference_mode():
+        whole = encoder(*batch(encoder, texts, tmp_path / "t"))
+        for node in range(4):
+            alone = encoder(*batch(encoder, texts, tmp_path / "t", [node]))
+            torch.testing.assert_close(alone[0], whole[node], atol=1e-5, rtol=1e-5)
+
+
+def test_trains_saves_and_restores(name, texts, tmp_path):
+    encoder = load_encoder(EncoderConfig(name=name))
+    assert encoder.identity() == load_encoder(EncoderConfig(name=name)).identity()
+    before = encoder.identity()
+    optimizer = torch.optim.SGD(encoder.parameters(), lr=0.1)
+    encoder(*batch(encoder, texts, tmp_path / "t")).square().sum().backward()
+    for child in encoder.by_column().values():
+        assert all(p.grad is not None for n, p in child.named_parameters() if "pooler" not in n)
+    optimizer.step()
+    assert encoder.identity() != before
+    encoder.save(tmp_path / "m")
+    same = load_encoder(EncoderConfig(name=str(tmp_path / "m")))
+    fresh = load_encoder(EncoderConfig(name=name))
+    fresh.restore(tmp_path / "m")
+    with torch.inference_mode():
+        x = encoder.eval()(*batch(encoder, texts, tmp_path / "t"))
+        for other in (same, fresh):
+            torch.testing.assert_close(other.eval()(*batch(other, texts, tmp_path / "t")), x)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("plain text", r"reads records, a JSON object per node: set attributes = \"record\""),
+        (json.dumps({"title": "x", "prize": "1"}), r"no column 'price' in the records; did you mean 'prize'"),
+        (json.dumps({"title": "x", "price": "cheap"}), r"column 'price': a number expected, got 'cheap'"),
+        (json.dumps({"title": "x", "price": "1e99"}), r"column 'price': a finite number expected"),
+    ],
+)
+def test_bad_records(text, message):
+    with pytest.raises(DataError, match=message):
+        load_encoder(EncoderConfig(name="title=tiny,price=number")).tokenize([text], 32)
+
+
+@pytest.mark.parametrize("bad", ["title=", "=tiny", "a=number,a=number", "a=number,,b=number"])
+def test_bad_names(bad):
+    with pytest.raises(ConfigError, match=r"COLUMN=ENCODER,... expected"):
+        load_encoder(EncoderConfig(name=bad))
+
+
+def test_bad_image(name, photos, tmp_path):
+    (photos / "broken.png").write_bytes(b"not an image")
+    encoder = load_encoder(EncoderConfig(name=name))
+    for path, why in ((photos / "broken.png", "cannot be opened as an image"), (photos / "none.png", "No such file")):
+        texts = record_texts({"title": ["x"], "price": [1], "brand": [""], "photo": [path]})
+        with pytest.raises(DataError, match=why):
+            encoder(*batch(encoder, texts, tmp_path / "t", [0]))
+
+
+def test_unequal_columns():
+    with pytest.raises(DataError, match=r"columns of equal length expected"):
+        record_texts({"a": [1], "b": [1, 2]})
+
+
+@pytest.mark.parametrize("encoder", [NumberEncoder(), CategoryEncoder()])
+def test_plain_values_alone(encoder, tmp_path):
+    texts = Texts.from_strings(["1", "", "2.5"])
+    write_tokens(encoder, texts, 8, tmp_path)
+    x = encoder(*TokenStore.open(tmp_path, encoder.pad_id).batch(np.arange(3)))
+    assert x.shape == (3, encoder.dim)
+    assert not x[1].any()
+    assert encoder(*TokenStore.open(tmp_path, encoder.pad_id).batch(np.array([1]))).shape == (1, encoder.dim)
+    encoder.save(tmp_path / "m")
+    encoder.restore(tmp_path / "m")
+
+
+def test_tables_of_records(tmp_path):
+    (tmp_path / "nodes.csv").write_text(
+        "id,title,price,label\n" + "".join(f'{i},"t ""{i}""",{i},{i % 2}\n' for i in range(9))
+    )
+    (tmp_path / "edges.csv").write_text("source,target\n0,1\n")
+    (tmp_path / "graph.toml").write_text('attributes = "record"\ntext = ["title", "price"]')
+    graph = load_tables(tmp_path).graph
+    assert graph.attributes == "record"
+    assert json.loads(graph.texts[3]) == {"title": 't "3"', "price": "3"}
+
+
+def test_end_to_end(tmp_path):
+    rng = np.random.default_rng(0)
+    labels = rng.integers(0, 2, 60)
+    texts = record_texts({"title": [f"node {i}" for i in range(60)], "size": (labels * 40 + rng.random(60)).tolist()})
+    graph = AttributedGraph(
+        texts,
+        np.stack([np.arange(59), np.arange(1, 60)]),
+        labels,
+        Split.stratified(labels, 0),
+        ["small", "large"],
+        attributes="record",
+        name="sizes",
+    )
+    result = fit(
+        graph,
+        method="ld",
+        encoder="title=tiny,size=number",
+        gnn="sagn",
+        out=tmp_path / "r",
+        cache=tmp_path / "c",
+        train__epochs=1,
+        gnn__epochs=30,
+        gnn__layers=1,
+    )
+    assert result.features.shape == (60, 34)
+    assert result.test > 0.7

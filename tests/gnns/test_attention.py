@@ -1,0 +1,68 @@
+"""Attention: the same numbers and gradients as PyG's GATConv, on every path."""
+
+import pytest
+import torch
+from torch_geometric.nn import GATConv
+
+from labeldeconv.gnns import weighted_sum as module
+from labeldeconv.gnns.attention import Attention, drop_edges
+from labeldeconv.gnns.weighted_sum import weighted_sum
+
+n, e, d = 20, 70, 5
+
+
+@pytest.mark.parametrize("edge_dim", [0, 3])
+def test_equals_gatconv(edge_dim):
+    torch.manual_seed(0)
+    mine = Attention(d, 4, 3, edge_dim=edge_dim, residual=False)
+    pyg = GATConv(d, 4, 3, add_self_loops=False, edge_dim=edge_dim or None)
+    pyg.load_state_dict(mine.state_dict())
+    x, edges = torch.randn(n, d), torch.randint(0, n, (2, e))
+    values = torch.randn(e, edge_dim) if edge_dim else None
+    a, b = mine(x, edges, n, values), pyg(x, edges, values)
+    torch.testing.assert_close(a, b)
+    a.pow(2).sum().backward()
+    b.pow(2).sum().backward()
+    for p, q in zip(mine.parameters(), pyg.parameters(), strict=True):
+        torch.testing.assert_close(p.grad, q.grad, atol=1e-4, rtol=1e-4)
+
+
+def test_without_the_target_equals_a_zero_att_dst():
+    torch.manual_seed(0)
+    mine = Attention(d, 4, 2, attend_target=False, residual=False)
+    pyg = GATConv(d, 4, 2, add_self_loops=False)
+    pyg.load_state_dict({**mine.state_dict(), "att_dst": torch.zeros(1, 2, 4)})
+    x, edges = torch.randn(n, d), torch.randint(0, n, (2, e))
+    torch.testing.assert_close(mine(x, edges, n), pyg(x, edges))
+
+
+def test_rows_equal_the_whole():
+    conv = Attention(d, 4, 2)
+    x, edges = torch.randn(n, d), torch.randint(0, n, (2, e))
+    first = edges[:, edges[1] < 6]
+    torch.testing.assert_close(conv(x, first, 6), conv(x, edges, n)[:6])
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_weighted_sum_and_its_gradients(dtype, monkeypatch):
+    """float32 on a CPU takes the numba kernels, float64 the chunks of torch; both equal dense algebra."""
+    monkeypatch.setattr(module, "CHUNK", 16)
+    torch.manual_seed(0)
+    edges = torch.randint(0, n, (2, e))
+    alpha = torch.rand(e, 3, dtype=dtype, requires_grad=True)
+    x = torch.randn(n, 3, 4, dtype=dtype, requires_grad=True)
+    out = weighted_sum(alpha, x, edges, n)
+    dense = torch.zeros(n, 3, 4, dtype=dtype).index_add(0, edges[1], alpha[..., None] * x[edges[0]])
+    torch.testing.assert_close(out, dense)
+    upstream = torch.randn_like(out)
+    mine = torch.autograd.grad(out, (alpha, x), upstream)
+    torch.testing.assert_close(mine, torch.autograd.grad(dense, (alpha, x), upstream))
+
+
+def test_dropped_edges():
+    edges, values = torch.arange(2000).reshape(2, 1000), torch.arange(1000.0)[:, None]
+    torch.manual_seed(0)
+    kept, kept_values = drop_edges(edges, values, 0.3, True)
+    assert 600 < kept.shape[1] < 800
+    torch.testing.assert_close(kept[0].float(), kept_values[:, 0])
+    assert drop_edges(edges, values, 0.3, False)[0] is edges

@@ -1,0 +1,68 @@
+import numpy as np
+import pytest
+
+from labeldeconv.adjacency import Adjacency
+from labeldeconv.data.planted import planted
+from labeldeconv.graph import Split
+from labeldeconv.labels.choice import candidates, choose_gamma
+from labeldeconv.labels.hops import hop_labels
+from labeldeconv.task import Task
+
+
+def test_candidates_include_wo_ld_and_the_papers_start():
+    tried = [tuple(np.round(g, 3)) for g in candidates(3)]
+    assert (1, 0, 0) in tried
+    assert (0.333, 0.333, 0.333) in tried
+    assert (0, 1, 0) in tried
+    assert all(sum(g) == pytest.approx(1, abs=0.01) for g in tried)
+    assert len(tried) == len(set(tried))
+    assert [tuple(g) for g in candidates(1)] == [(1.0,)]
+
+
+def choose(truth, features, hops=2):
+    graph, task = truth.graph, Task.of(truth.graph)
+    K = hop_labels(graph.edges, np.nan_to_num(task.targets(graph.labels)), hops)
+    adj = Adjacency.from_edges(graph.edges, graph.num_nodes)
+    return choose_gamma(features, K, adj, graph.labels, graph.split, task)
+
+
+def test_the_motivating_structure_asks_for_hop_one():
+    """On planted, texts say nothing about their own label but name the labels one hop away."""
+    truth = planted(1500, seed=0)
+    noise = np.random.default_rng(0).normal(0, 0.1, truth.inverse_labels.shape)
+    best, *others = choose(truth, truth.inverse_labels + noise)
+    assert best.gamma[1] >= 0.5
+    alone = next(o for o in [best, *others] if o.gamma[0] == 1)
+    assert best.score > alone.score
+    assert best.error < 0.8 * alone.error
+
+
+def test_labels_of_the_text_alone_ask_for_no_hops():
+    """Random edges and labels that only the text decides: Y itself is at least as good as anything."""
+    rng = np.random.default_rng(0)
+    labels = rng.integers(0, 4, 600)
+    features = np.eye(4)[labels] + rng.normal(0, 0.3, (600, 4))
+    edges = rng.integers(0, 600, (2, 2400))
+    K = hop_labels(edges, np.eye(4, dtype=np.float32)[labels], 2)
+    split = Split.stratified(labels, seed=0)
+    found = choose_gamma(features, K, Adjacency.from_edges(edges, 600), labels, split, Task("multiclass", 4))
+    assert found[0].gamma[0] > 0.3
+    alone = next(o for o in found if o.gamma[0] == 1)
+    assert alone.score > 0.95
+
+
+def test_test_labels_are_never_read():
+    truth = planted(300, seed=0)
+    a = choose(truth, truth.inverse_labels)
+    labels = truth.graph.labels.copy()
+    labels[truth.graph.split.test] = 0
+    graph, task = truth.graph, Task.of(truth.graph)
+    K = hop_labels(graph.edges, task.targets(graph.labels), 2)
+    adj = Adjacency.from_edges(graph.edges, graph.num_nodes)
+    b = choose_gamma(truth.inverse_labels, K, adj, labels, graph.split, task)
+    assert [c.score for c in a] == [c.score for c in b]
+
+
+def test_multilabel_runs():
+    truth = planted(300, "multilabel", seed=0)
+    assert choose(truth, truth.inverse_labels)[0].score > 0.5

@@ -1,0 +1,99 @@
+"""Methods beyond LD: what they train on, and what they never see."""
+
+import json
+
+import numpy as np
+import pytest
+
+from labeldeconv import AttributedGraph, fit, planted
+from labeldeconv.errors import ConfigError, DataError
+from labeldeconv.graph import Split
+
+QUICK = {"encoder": "tiny", "train__epochs": 1, "gnn__epochs": 5}
+
+
+@pytest.fixture
+def graph() -> AttributedGraph:
+    return planted(80, seed=0, num_features=6).graph
+
+
+def relabelled(graph, role):
+    """The same graph with the labels of one part shifted by one class."""
+    labels = graph.labels.copy()
+    ids = graph.split.ids(role)
+    labels[ids] = (labels[ids] + 1) % graph.num_classes
+    return AttributedGraph(graph.texts, graph.edges, labels, graph.split, graph.class_names, graph.features)
+
+
+def test_given_takes_the_features_as_they_are(graph, tmp_path):
+    result = fit(graph, method="given", out=tmp_path / "r", **QUICK)
+    np.testing.assert_array_equal(result.features, graph.features)
+    assert result.encoder_nodes == 0
+
+
+def test_given_without_features(small_graph, tmp_path):
+    with pytest.raises(DataError, match="has no features of its own"):
+        fit(small_graph, method="given", out=tmp_path / "r", **QUICK)
+
+
+def test_giant_never_uses_labels(graph, tmp_path):
+    settings = {"giant__coarsest": 2, "giant__cluster_size": 10, "giant__step": 1, **QUICK}
+    a = fit(graph, method="giant", out=tmp_path / "a", cache=tmp_path / "c1", **settings)
+    b = fit(relabelled(graph, "train"), method="giant", out=tmp_path / "b", cache=tmp_path / "c2", **settings)
+    np.testing.assert_array_equal(a.features, b.features)
+    assert [label for label in a.seconds if label.startswith("train")] == ["train 4", "train 8"]
+
+
+@pytest.mark.parametrize("first", ["gnn", "encoder"])
+def test_glem_takes_the_best_round(graph, tmp_path, first):
+    result = fit(graph, method="glem", out=tmp_path / "r", glem__rounds=2, glem__first=first, **QUICK)
+    cache = tmp_path / "cache" / "gnn"
+    scores = [json.loads(p.read_text())["info"]["val"] for p in cache.glob("*/stage.json")]
+    assert len(scores) == 3
+    assert result.val in scores
+    assert {"train 1", "train 2", "gnn 1", "gnn 2", "predict 1"} <= set(result.seconds)
+
+
+@pytest.mark.parametrize("method", ["fne", "wo-ld", "ld", "glem", "giant"])
+def test_features_do_not_depend_on_evaluation_labels(graph, tmp_path, method):
+    """Labels of test nodes change nothing; those of validation nodes only choose the best epoch of GNNs."""
+    quick = {**QUICK, "gnn__epochs": 3}
+    a = fit(graph, method=method, out=tmp_path / "a", cache=tmp_path / "c1", **quick)
+    b = fit(relabelled(graph, "test"), method=method, out=tmp_path / "b", cache=tmp_path / "c2", **quick)
+    np.testing.assert_array_equal(a.features, b.features)
+    np.testing.assert_array_equal(a.logits, b.logits)
+
+
+@pytest.mark.parametrize("method", ["joint-gas", "joint-sage"])
+def test_joint_training_trains_the_encoder_and_reports_sizes(graph, tmp_path, method):
+    if method == "joint-gas":
+        pytest.importorskip("pymetis", reason="needs the extra metis")
+    quick = {**QUICK, "joint__epochs": 2, "joint__batch_nodes": 16}
+    result = fit(graph, method=method, out=tmp_path / "a", **quick)
+    pne = fit(graph, method="pne", out=tmp_path / "p", **quick)
+    assert not np.array_equal(result.features, pne.features)
+    manifests = [json.loads(p.read_text()) for p in (tmp_path / "cache" / "train").glob("*/stage.json")]
+    assert 1 <= manifests[0]["info"]["batch"] <= manifests[0]["info"]["subgraph"] <= 80
+    again = fit(graph, method=method, out=tmp_path / "b", cache=tmp_path / "c2", **quick)
+    np.testing.assert_array_equal(result.logits, again.logits)
+
+
+def test_joint_training_names_gnns_it_cannot_run(graph, tmp_path):
+    with pytest.raises(ConfigError, match="SAGN cannot be run layer by layer"):
+        fit(graph, method="joint-sage", gnn="sagn", out=tmp_path / "r", **QUICK)
+
+
+def test_glem_without_evaluation_nodes_to_label(graph, tmp_path):
+    """With all pseudo ratios 0 the E-step is fine-tuning on gold alone."""
+    result = fit(graph, method="glem", out=tmp_path / "g", glem__encoder_ratio=0.0, glem__gnn_ratio=0.0, **QUICK)
+    fne = fit(graph, method="fne", out=tmp_path / "f", **QUICK)
+    np.testing.assert_array_equal(result.features, fne.features)
+    assert Split(graph.split.roles).train.size == 48
+
+
+def test_gamma_auto_starts_from_the_chosen_gamma(graph, tmp_path):
+    result = fit(graph, method="ld", labels__gamma="auto", train__gamma_lr=0.0, out=tmp_path / "r", **QUICK)
+    manifest = json.loads(next((tmp_path / "cache" / "choice").glob("*/stage.json")).read_text())
+    np.testing.assert_allclose(result.gamma, manifest["info"]["gamma"], atol=1e-4)
+    assert len(manifest["info"]["candidates"]) > 5
+    assert "choice" in result.seconds

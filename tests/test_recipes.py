@@ -1,0 +1,57 @@
+"""Every recipe loads, resolves all its names, and builds its GNN; the published cells are all there."""
+
+from pathlib import Path
+
+import pytest
+
+from labeldeconv.config import load_config
+from labeldeconv.errors import ConfigError
+from labeldeconv.names import DATA, METHODS, gnn_builder
+from labeldeconv.stages import Job
+
+ROOT = Path(__file__).parent.parent / "recipes"
+RECIPES = sorted(ROOT.glob("*.toml"))
+CLASSES = {"ogbn-arxiv": 40, "ogbn-products": 47, "ogbn-proteins": 112}
+
+
+@pytest.mark.parametrize("path", RECIPES, ids=lambda p: p.stem)
+def test_recipe_resolves(path):
+    config = load_config(path)
+    assert config.data in DATA
+    assert config.method in METHODS
+    gnn = gnn_builder(config.gnn, CLASSES[config.data])(8)
+    assert gnn.hops >= 1
+    assert path.stem.startswith(config.data.removeprefix("ogbn-"))
+    assert f"-{config.gnn.name}-{config.method}" in path.stem
+    assert (config.setting == "inductive") == path.stem.endswith("inductive")
+    assert path.read_text().startswith("# ")
+
+
+def test_every_cell_of_the_main_table_has_one():
+    columns = {"given", "giant", "pne", "fne", "glem", "ld"}
+    for pair in ("arxiv-gcn", "arxiv-revgat", "products-gamlp"):
+        assert all((ROOT / f"{pair}-{method}.toml").exists() for method in columns), pair
+    for pair, missing in (("products-sagn", {"glem"}), ("proteins-gat", {"glem", "giant"})):
+        assert all((ROOT / f"{pair}-{method}.toml").exists() for method in columns - missing), pair
+    assert (ROOT / "arxiv-gcn-joint-gas.toml").exists()
+    assert (ROOT / "proteins-gat-joint-sage.toml").exists()
+
+
+def test_authors_depart_from_the_paper_where_they_say():
+    paper, authors = (load_config(ROOT / f"arxiv-revgat-ld{suffix}.toml") for suffix in ("", "-authors"))
+    assert (paper.labels.pseudo_weight, authors.labels.pseudo_weight) == (None, 0.5)
+    assert (paper.labels.adjacency.undirected, authors.labels.adjacency.undirected) == (True, False)
+    assert authors.labels.alpha == paper.labels.alpha == 0.5  # inherited
+    assert load_config(ROOT / "proteins-gat-ld-authors.toml").labels.hops == 12
+
+
+def test_default_hops_are_the_gnns():
+    config = load_config(ROOT / "products-gamlp-ld.toml")
+    job = Job(None, config, None, None, "", gnn_builder(config.gnn, 47))
+    assert job.hops == 5
+
+
+def test_extends_a_missing_file(tmp_path):
+    (tmp_path / "a.toml").write_text('extends = "b.toml"\n')
+    with pytest.raises(ConfigError, match=r"b\.toml: no such file"):
+        load_config(tmp_path / "a.toml")
