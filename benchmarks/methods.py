@@ -17,9 +17,10 @@ import time
 from pathlib import Path
 
 from labeldeconv.comparison import compare
-from labeldeconv.config import Config, load_config
+from labeldeconv.config import Config
 from labeldeconv.errors import LabelDeconvError
 from labeldeconv.names import METHODS
+from labeldeconv.settings import load_config
 
 ROOT = Path(__file__).parent.parent
 SHARED = ROOT.parent / "shared" / "data"

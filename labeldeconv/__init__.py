@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from labeldeconv.adjacency import Adjacency, propagate
     from labeldeconv.comparison import Comparison, compare
-    from labeldeconv.config import Config, load_config
+    from labeldeconv.config import Config
     from labeldeconv.data.export import export_run, run_to_pyg
     from labeldeconv.data.planted import planted
     from labeldeconv.data.records import record_texts
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from labeldeconv.labels.inverse import InverseLabels
     from labeldeconv.names import open_data
     from labeldeconv.pipeline import Result, fit, run
+    from labeldeconv.settings import load_config
     from labeldeconv.task import Task
 
 __version__ = "0.1.0"
@@ -54,7 +55,7 @@ _HOMES = {
     "from_rows": "data.sources",
     "from_tag_dataset": "data.sources",
     "hop_labels": "labels.hops",
-    "load_config": "config",
+    "load_config": "settings",
     "open_data": "names",
     "planted": "data.planted",
     "propagate": "adjacency",

@@ -16,8 +16,9 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from labeldeconv.config import Config, load_config, parse_set, parse_vary
+from labeldeconv.config import Config
 from labeldeconv.errors import DataError, LabelDeconvError
+from labeldeconv.settings import load_config, parse_set, parse_vary
 
 if TYPE_CHECKING:
     from labeldeconv.comparison import Comparison

@@ -15,13 +15,14 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from labeldeconv.config import Config, load_config
+from labeldeconv.config import Config
 from labeldeconv.evaluate import Spread, paired_p
 from labeldeconv.graph import AttributedGraph
 from labeldeconv.names import gnn_builder, method_named, open_data
 from labeldeconv.pipeline import Result, run
 from labeldeconv.progress import say
 from labeldeconv.record import Cache, write_json, write_text
+from labeldeconv.settings import load_config
 
 REFERENCE = "ld"  # the method that significance is measured against
 

@@ -27,6 +27,7 @@ from labeldeconv.gnns.revgat import RevGAT
 from labeldeconv.gnns.sagn import SAGN
 from labeldeconv.gnns.spectral import SpeGCN, SpeGNN
 from labeldeconv.graph import AttributedGraph
+from labeldeconv.job import Job
 from labeldeconv.methods.deconvolution import deconvolution, without_deconvolution
 from labeldeconv.methods.finetuned import finetuned
 from labeldeconv.methods.giant import giant
@@ -35,7 +36,6 @@ from labeldeconv.methods.glem import glem
 from labeldeconv.methods.joint import joint_gas, joint_sage
 from labeldeconv.methods.pretrained import pretrained
 from labeldeconv.record import Cache, Stage
-from labeldeconv.stages import Job
 
 PLANTED = {
     "planted": "generated texts whose labels obey Assumption 1 (planted:N for N nodes)",

@@ -11,14 +11,15 @@ import numpy as np
 import torch
 
 from labeldeconv import stages
-from labeldeconv.config import Config, load_config
+from labeldeconv.config import Config
 from labeldeconv.data.inductive import training_view
 from labeldeconv.errors import ConfigError
 from labeldeconv.graph import AttributedGraph
+from labeldeconv.job import Job
 from labeldeconv.names import attribute_warning, encoder_builder, encoder_identity, gnn_builder, method_named, open_data
 from labeldeconv.progress import say
 from labeldeconv.record import Cache, Stage, link, write_json, write_text
-from labeldeconv.stages import Job
+from labeldeconv.settings import load_config
 
 
 @dataclass(frozen=True)

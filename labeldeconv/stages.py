@@ -6,7 +6,6 @@ A stage's key holds only what its result depends on, so methods and seeds share 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -16,80 +15,26 @@ from safetensors.torch import load_file, save_file
 from torch import nn
 
 from labeldeconv.adjacency import Adjacency
-from labeldeconv.config import Config, Settings
+from labeldeconv.config import Settings
 from labeldeconv.data.inductive import training_view
-from labeldeconv.encoders.base import Encoder
 from labeldeconv.encoders.tokens import TokenStore, write_tokens
 from labeldeconv.errors import ConfigError
 from labeldeconv.gnns.base import GNN, Psi
 from labeldeconv.graph import AttributedGraph
+from labeldeconv.job import Job, Soft
 from labeldeconv.labels.choice import choose_gamma
 from labeldeconv.labels.hops import write_hop_labels
 from labeldeconv.labels.pseudo import pseudo_labels
-from labeldeconv.record import Cache, Stage, array_key
+from labeldeconv.record import Stage, array_key
 from labeldeconv.task import Task
 from labeldeconv.train.encoder import train_encoder
 from labeldeconv.train.features import export_features
 from labeldeconv.train.feed import Feed, InductiveFeed, make_feed
 from labeldeconv.train.gnn import train_gnn
 from labeldeconv.train.objective import Objective
-from labeldeconv.train.optim import autocast_type
 from labeldeconv.train.self_training import SoftLabels
 
 PREDICT_ROWS = 1 << 14  # features that go through psi at a time
-
-
-@dataclass(frozen=True)
-class Soft:
-    """Nodes `ids` (m,) that a GNN is taught with the pseudo labels of a stage, and the weight of their loss."""
-
-    labels: Stage
-    ids: np.ndarray
-    weight: float
-
-
-@dataclass
-class Job:
-    """One run: the graph, its settings, builders instead of names, and the stages used so far, by label.
-
-    Args:
-        build_encoder: makes the pre-trained encoder; `encoder_identity` is its content hash.
-        build_gnn: makes a GNN for features of the given size.
-        final: the GNN of a method that trains its own; None for the others.
-    """
-
-    graph: AttributedGraph
-    config: Config
-    cache: Cache
-    build_encoder: Callable[[], Encoder]
-    encoder_identity: str
-    build_gnn: Callable[[int], GNN]
-    device: torch.device = field(default_factory=lambda: torch.device("cpu"))
-    used: dict[str, Stage] = field(default_factory=dict)
-    final: Stage | None = None
-
-    @property
-    def task(self) -> Task:
-        """What the graph's labels ask."""
-        return Task.of(self.graph)
-
-    @property
-    def hops(self) -> int:
-        """N: as set, or the number of convolutions of the GNN."""
-        hops = self.config.labels.hops
-        return self.build_gnn(1).hops if hops is None else hops
-
-    @property
-    def precision(self) -> str:
-        """The type the encoder computes in, as it goes into keys."""
-        return str(autocast_type(self.config.train.precision, self.device) or torch.float32)
-
-    def stage(
-        self, label: str, name: str, parts: Mapping[str, Any], build: Callable[[Path], Mapping[str, Any] | None]
-    ) -> Stage:
-        """Run or recall a stage and remember it under `label`."""
-        self.used[label] = self.cache.stage(name, parts, build)
-        return self.used[label]
 
 
 def tokens(job: Job) -> Stage:

@@ -16,11 +16,13 @@ LAYERS = [
     ["names"],
     ["methods"],
     ["stages"],
+    ["job"],
     ["train"],
     ["data", "encoders", "labels", "gnns"],
     ["task", "adjacency"],
     ["graph", "edge_features"],
     ["record", "progress", "evaluate", "texts"],
+    ["settings"],
     ["config"],
     ["errors"],
 ]

@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from labeldeconv.config import load_config
 from labeldeconv.errors import ConfigError
+from labeldeconv.job import Job
 from labeldeconv.names import DATA, METHODS, gnn_builder
-from labeldeconv.stages import Job
+from labeldeconv.settings import load_config
 
 ROOT = Path(__file__).parent.parent / "recipes"
 RECIPES = sorted(ROOT.glob("*.toml"))

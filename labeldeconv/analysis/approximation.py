@@ -18,11 +18,12 @@ from typing import Any
 
 from labeldeconv import stages
 from labeldeconv.analysis.curves import Curve, line_chart
-from labeldeconv.config import Config, load_config
+from labeldeconv.config import Config
 from labeldeconv.graph import AttributedGraph
 from labeldeconv.names import open_data
 from labeldeconv.pipeline import make_job
 from labeldeconv.record import Cache, write_json, write_text
+from labeldeconv.settings import load_config
 from labeldeconv.task import Task
 
 GROUPS = 2  # C of the RevGAT

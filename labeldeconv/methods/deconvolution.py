@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from labeldeconv import stages
+from labeldeconv.job import Job
 from labeldeconv.labels.inverse import InverseLabels
 from labeldeconv.record import Stage
-from labeldeconv.stages import Job
 
 
 def deconvolution(job: Job) -> Stage:

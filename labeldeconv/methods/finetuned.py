@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from labeldeconv import stages
+from labeldeconv.job import Job
 from labeldeconv.labels.true import TrueLabels
 from labeldeconv.record import Stage
-from labeldeconv.stages import Job
 
 
 def finetuned(job: Job) -> Stage:

@@ -8,9 +8,9 @@ import numpy as np
 
 from labeldeconv import stages
 from labeldeconv.adjacency import Adjacency
+from labeldeconv.job import Job
 from labeldeconv.labels.neighbors import NeighborClusters, balanced_tree, pifa_features
 from labeldeconv.record import Stage
-from labeldeconv.stages import Job
 
 
 def giant(job: Job) -> Stage:

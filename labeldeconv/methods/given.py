@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 
 from labeldeconv.errors import DataError
+from labeldeconv.job import Job
 from labeldeconv.record import Stage
-from labeldeconv.stages import Job
 
 
 def given(job: Job) -> Stage:

@@ -7,10 +7,10 @@ from __future__ import annotations
 import numpy as np
 
 from labeldeconv import stages
+from labeldeconv.job import Job, Soft
 from labeldeconv.labels.inverse import InverseLabels
 from labeldeconv.methods.finetuned import finetuned, train_on_true_labels
 from labeldeconv.record import Stage
-from labeldeconv.stages import Job, Soft
 
 
 def glem(job: Job) -> Stage:

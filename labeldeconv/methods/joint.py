@@ -13,8 +13,8 @@ from safetensors.torch import load_file, save_file
 from labeldeconv import stages
 from labeldeconv.adjacency import Adjacency
 from labeldeconv.encoders.tokens import TokenStore
+from labeldeconv.job import Job
 from labeldeconv.record import Stage
-from labeldeconv.stages import Job
 from labeldeconv.train.feed import make_feed
 from labeldeconv.train.joint import GasSampler, JointModel, SageSampler, train_joint
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from labeldeconv import stages
+from labeldeconv.job import Job
 from labeldeconv.record import Stage
-from labeldeconv.stages import Job
 
 
 def pretrained(job: Job) -> Stage:

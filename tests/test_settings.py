@@ -1,7 +1,8 @@
 import pytest
 
-from labeldeconv.config import Config, load_config, parse_set
+from labeldeconv.config import Config
 from labeldeconv.errors import ConfigError
+from labeldeconv.settings import load_config, parse_set
 
 
 def test_toml_round_trip(tmp_path):
