@@ -238,7 +238,7 @@ def list_names(as_json: AsJson = False) -> None:
 def _print_comparison(result: Comparison) -> None:
     table = Table(title=f"{result.metric} (%) on {result.data}", title_justify="left")
     for column in result.columns():
-        table.add_column(column, justify="left" if column in ("method", "GNN") else "right")
+        table.add_column(column, justify="left" if column in ("method", "GNN") else "right", no_wrap=True)
     for row in result.rows:
         table.add_row(*result.cells(row))
     console.print(table)

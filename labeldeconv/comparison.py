@@ -64,16 +64,21 @@ class Comparison:
         return {**asdict(self), "run": str(self.run)}
 
     def columns(self) -> list[str]:
-        """Heads of the table; the varied settings stand after the GNN."""
-        costs = ["seeds", "seconds", "MiB", "passes", f"p vs {REFERENCE}"]
+        """Heads of the table; the varied settings stand after the GNN, significance where there is some."""
+        costs = ["seeds", "seconds", "MiB", "passes", *([f"p vs {REFERENCE}"] if self._has_p else [])]
         return ["method", "GNN", *(self.rows[0].varied if self.rows else ()), "val", "test", *costs]
 
     def cells(self, row: Row) -> list[str]:
-        """A row of the table as strings: scores in percent, mean and standard deviation."""
+        """A row of the table as strings: scores in percent, mean and, over several seeds, standard deviation."""
         memory = "" if row.peak_mib is None else f"{row.peak_mib:.0f}"
-        p = "" if row.p_value is None else f"{row.p_value:.3f}"
-        costs = [str(row.seeds), f"{row.seconds:.1f}", memory, f"{row.encoder_passes:.1f}", p]
-        return [row.method, row.gnn, *map(str, row.varied.values()), str(row.val), str(row.test), *costs]
+        p = ["" if row.p_value is None else f"{row.p_value:.3f}"] if self._has_p else []
+        scores = [str(s) if row.seeds > 1 else f"{100 * s.mean:.2f}" for s in (row.val, row.test)]
+        costs = [str(row.seeds), f"{row.seconds:.1f}", memory, f"{row.encoder_passes:.1f}", *p]
+        return [row.method, row.gnn, *map(str, row.varied.values()), *scores, *costs]
+
+    @property
+    def _has_p(self) -> bool:
+        return any(row.p_value is not None for row in self.rows)
 
     def to_markdown(self) -> str:
         """The table as Markdown."""
