@@ -37,7 +37,7 @@ Data = Annotated[str, typer.Argument(help="A folder of tables, a saved graph, or
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object on stdout and nothing else.")]
 ConfigFile = Annotated[Path | None, typer.Option("--config", help="Settings as TOML.")]
 Sets = Annotated[list[str] | None, typer.Option("--set", help="One setting, KEY=VALUE, such as train.epochs=2.")]
-Encoder = Annotated[str | None, typer.Option(help="minilm, tiny, a hub id or a folder.")]
+Encoder = Annotated[str | None, typer.Option(help="An encoder of `labeldeconv list`, a hub id or a folder.")]
 Out = Annotated[Path | None, typer.Option(help="Run directory; default under runs/.")]
 MaxNodes = Annotated[int | None, typer.Option(min=4, help="Take a connected part of at most this many nodes.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Print the settings and the estimated cost, and stop.")]
@@ -53,7 +53,7 @@ def _settings(config: Path | None, sets: list[str] | None, **given: Any) -> Conf
 @app.command()
 def fit(
     data: Data,
-    method: Annotated[str | None, typer.Option(help="pne, fne, wo-ld or ld.")] = None,
+    method: Annotated[str | None, typer.Option(help="A method of `labeldeconv list`; default ld.")] = None,
     encoder: Encoder = None,
     gnn: Annotated[str | None, typer.Option(help="A GNN of `labeldeconv list`, or package.module:Name.")] = None,
     seed: Annotated[int | None, typer.Option(help="Seed of everything random.")] = None,

@@ -73,9 +73,9 @@ def fit(
 
     Args:
         data: an `AttributedGraph`, a folder of tables, a saved graph, or a name such as 'planted'.
-        method: 'pne', 'fne', 'wo-ld' or 'ld'.
-        encoder: 'minilm', 'tiny', a hub id or a folder.
-        gnn: 'gcn', 'sagn' or 'package.module:Name'.
+        method: a name of `labeldeconv list`; 'ld' unless set otherwise.
+        encoder: a name of `labeldeconv list`, a hub id or a folder.
+        gnn: a name of `labeldeconv list`, or 'package.module:Name'.
         seed: of everything random.
         out: run directory; default runs/DATA-METHOD-GNN-SEED.
         config: a `Config` or a TOML file to start from.
