@@ -3,10 +3,10 @@
 'batch' takes the statistics of the batch, as the authors do with 9 nodes; 'running' moving averages of them, without a
 gradient; 'layer' replaces BatchNorm by LayerNorm, which knows no batch.
 
-Measured, test accuracy of LD with GCN and 2 layers of MiniLM on an earlier planted graph of 1,200 nodes, means of 4 seeds
-(standard error about 2 points), batches of 4 / 9 / 32 nodes: 'batch' 42.3 / 44.8 / 45.7, 'layer' 47.3 / 45.6 / 40.5;
-'running' did not learn (13). SAGN and 3 layers of MiniLM on planted (3,000 nodes, batches of 9, one seed): 'batch' 90.0,
-'layer' 91.3. So 'batch' stays the default, for the default batches of 32; take 'layer' for batches of about 4.
+Measured, test accuracy of LD with GCN and 2 layers of MiniLM on an earlier planted graph of 1,200 nodes, means of four
+seeds (standard error about 2 points), batches of 4 / 9 / 32 nodes: 'batch' 42.3 / 44.8 / 45.7, 'layer' 47.3 / 45.6 /
+40.5; 'running' did not learn (13). SAGN and 3 layers of MiniLM on planted (3,000 nodes, batches of 9, 1 seed): 'batch'
+90.0, 'layer' 91.3. So 'batch' is the default, for the default batches of 32; take 'layer' for batches of about 4.
 """
 
 from __future__ import annotations
