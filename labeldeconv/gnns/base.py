@@ -1,7 +1,9 @@
 """The contract of a GNN: forward, psi, hops and how it is fed; and Psi, the head put behind the encoder.
 
 GNN(F; A, theta) is approximated by phi(A-hat) psi(F) (eqn:spectral_gnn): psi is the same network with A replaced by I
-(Appendix A.2).
+(Appendix A.2). BatchNorm inside psi sees encoder batches of a few nodes: by measurement (gnns/norms.py) its batch
+statistics are best from about 9 nodes on, LayerNorm in its place at 4; moving averages do not learn. psi starts fresh:
+weights of the first GNN changed LD with GCN by +0.3 +- 1.0 points (24 pairs) and made SAGN far worse (docs/log.md).
 """
 
 from __future__ import annotations
