@@ -35,6 +35,7 @@ class Job:
     Args:
         build_encoder: makes the pre-trained encoder; `encoder_identity` is its content hash.
         build_gnn: makes a GNN for features of the given size.
+        gnn_options: all options of the GNN, defaults included, for keys.
         final: the GNN of a method that trains its own; None for the others.
     """
 
@@ -44,6 +45,7 @@ class Job:
     build_encoder: Callable[[], Encoder]
     encoder_identity: str
     build_gnn: Callable[[int], GNN]
+    gnn_options: dict[str, Any] = field(default_factory=dict)
     device: torch.device = field(default_factory=lambda: torch.device("cpu"))
     used: dict[str, Stage] = field(default_factory=dict)
     final: Stage | None = None

@@ -182,18 +182,26 @@ def encoder_identity(config: EncoderConfig) -> str:
 
 def gnn_builder(config: GNNConfig, num_classes: int) -> Callable[[int], GNN]:
     """A function from the feature size to a new GNN."""
-    if config.name in GNNS:
-        kind: Any = GNNS[config.name]
-    elif ":" in config.name:
-        kind = _imported("gnn.name", config.name)
-    else:
-        raise ConfigError(f"gnn.name '{config.name}': unknown; {nearest(config.name, GNNS)}; or package.module:Name")
+    kind = _gnn_kind(config)
     known = gnn_options(kind)
     for option in config.options:
         if option not in known:
             raise ConfigError(f"gnn.options.{option}: {config.name} has no such option; {nearest(option, known)}")
     common = {name: getattr(config, name) for name in COMMON_GNN_OPTIONS}
     return lambda in_dim: kind(in_dim, num_classes, **common, **config.options)
+
+
+def _gnn_kind(config: GNNConfig) -> Any:
+    if config.name in GNNS:
+        return GNNS[config.name]
+    if ":" in config.name:
+        return _imported("gnn.name", config.name)
+    raise ConfigError(f"gnn.name '{config.name}': unknown; {nearest(config.name, GNNS)}; or package.module:Name")
+
+
+def resolved_options(config: GNNConfig) -> dict[str, Any]:
+    """All options of the GNN, defaults included: what cache keys are made of, so that a new default is noticed."""
+    return {**gnn_options(_gnn_kind(config)), **config.options}
 
 
 def gnn_options(kind: type[GNN]) -> dict[str, Any]:

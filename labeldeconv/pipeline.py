@@ -16,7 +16,15 @@ from labeldeconv.data.inductive import training_view
 from labeldeconv.errors import ConfigError
 from labeldeconv.graph import AttributedGraph
 from labeldeconv.job import Job
-from labeldeconv.names import attribute_warning, encoder_builder, encoder_identity, gnn_builder, method_named, open_data
+from labeldeconv.names import (
+    attribute_warning,
+    encoder_builder,
+    encoder_identity,
+    gnn_builder,
+    method_named,
+    open_data,
+    resolved_options,
+)
 from labeldeconv.progress import say
 from labeldeconv.record import Cache, Stage, link, write_json, write_text
 from labeldeconv.settings import load_config
@@ -142,6 +150,7 @@ def make_job(config: Config, graph: AttributedGraph, cache: Cache) -> Job:
         build_encoder=encoder_builder(config.encoder),
         encoder_identity=encoder_identity(config.encoder),
         build_gnn=gnn_builder(config.gnn, graph.num_classes),
+        gnn_options=resolved_options(config.gnn),
         device=_device(config.device),
     )
 

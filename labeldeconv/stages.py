@@ -97,7 +97,7 @@ def gnn(job: Job, inputs: Stage, label: str = "gnn", soft: Soft | None = None) -
     parts = {
         "features": inputs.key,
         "graph": job.graph.fingerprint("edges", "labels", "split"),
-        "gnn": settings_key(config),
+        "gnn": {**settings_key(config), "options": job.gnn_options},
         "seed": seed,
     }
     if job.config.setting == "inductive":
@@ -260,7 +260,7 @@ def train(
     store_stage = tokens(job)
     warm = config.train.psi_init == "gnn" and clusters is None
     first = gnn(job, encode(job), label="first gnn") if warm else None
-    psi_key = settings_key(config.gnn, only=("name", "layers", "hidden", "dropout", "options"))
+    psi_key = settings_key(config.gnn, only=("name", "layers", "hidden", "dropout")) | {"options": job.gnn_options}
     parts = {
         "tokens": store_stage.key,
         "encoder": start.key if start else job.encoder_identity,

@@ -48,7 +48,7 @@ class GAMLP(GNN):
         dropout: float = 0.5,
         attention: str = "recursive",
         input_dropout: float = 0.2,
-        attention_dropout: float = 0.0,
+        attention_dropout: float = 0.5,
         hop_layers: int = 2,
         mlp_layers: int = 2,
         alpha: float = 0.5,
