@@ -69,6 +69,11 @@ class SageSampler:
 
     def __init__(self, adj: Adjacency, train: np.ndarray, config: JointConfig) -> None:
         self.adj, self.train, self.config = adj, train, config
+        self.histories: dict[int, Tensor] = {}  # none: every input is computed anew
+
+    def targets(self, batch: np.ndarray) -> np.ndarray:
+        """All nodes of a batch."""
+        return batch
 
     def batches(self, generator: np.random.Generator) -> list[np.ndarray]:
         """All train nodes once, in random batches."""
@@ -170,10 +175,9 @@ def train_joint(
     optimizer = torch.optim.AdamW(groups, fused=True)
     checkpoint = Checkpoint(folder / "checkpoint.safetensors", model, optimizer, rates.checkpoint_minutes)
     state: dict[str, Any] = {"epoch": 0, "batch": 0, "step": 0, "nodes": 0, "targets": 0, "loss": float("nan")}
-    histories: dict[int, Tensor] = sampler.histories if isinstance(sampler, GasSampler) else {}
     if restored := checkpoint.load():
         state = restored[0]
-        histories.update({int(k): v for k, v in restored[1].items()})
+        sampler.histories.update({int(k): v for k, v in restored[1].items()})
     model.train()
     with open_log(folder / "steps.jsonl", state["step"]) as log, bar("joint", config.epochs, "epochs") as advance:
         for epoch in range(state["epoch"], config.epochs):
@@ -183,7 +187,7 @@ def train_joint(
                 generator = np.random.default_rng([seed, epoch, k])
                 with torch.autocast(device.type, dtype=dtype or torch.bfloat16, enabled=dtype is not None):
                     logits, size = sampler.forward(model, store, batches[k], generator, device)
-                ids = sampler.targets(batches[k]) if isinstance(sampler, GasSampler) else batches[k]
+                ids = sampler.targets(batches[k])
                 targets = torch.from_numpy(task.targets(labels[ids])).to(device)
                 loss = task.loss(logits.float(), targets).mean()
                 loss.backward()
@@ -198,7 +202,7 @@ def train_joint(
                 advance(1 / len(batches), f"loss {state['loss']:.3f}")
                 if checkpoint.due:
                     log.flush()
-                    checkpoint.save(state, {str(k): v for k, v in histories.items()})
+                    checkpoint.save(state, {str(k): v for k, v in sampler.histories.items()})
             state = {**state, "epoch": epoch + 1, "batch": 0}
     model.eval()
     steps = max(state["step"], 1)
