@@ -61,6 +61,8 @@ class LabelConfig(Settings):
     """Loss = (1 - w) mean over train nodes + w mean over the others (the authors' code); None: one plain mean."""
     adjacency: AdjacencyConfig = AdjacencyConfig()
     """The A-hat of K_i = A-hat^i Y."""
+    store: Literal["uint16", "float32"] = "uint16"
+    """How K is kept on disk: fixed point (half the memory, within 2e-5), or float32."""
 
 
 class TrainConfig(Settings):
