@@ -153,8 +153,8 @@ def propagate(adj: Adjacency, x: Array, hops: int) -> Iterator[Array]:
 
 
 def convolve(adj: Adjacency, x: torch.Tensor) -> torch.Tensor:
-    """A-hat x for a torch tensor x (n, d), differentiable in x."""
-    return _Convolve.apply(x, adj)
+    """A-hat x for a torch tensor x (n, d), differentiable: the own kernel on a CPU, torch's sparse one elsewhere."""
+    return _Convolve.apply(x, adj) if x.device.type == "cpu" else adj.on(x.device) @ x
 
 
 class _Convolve(torch.autograd.Function):
@@ -163,12 +163,12 @@ class _Convolve(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: torch.Tensor, adj: Adjacency) -> torch.Tensor:
         ctx.adj = adj
-        return torch.from_numpy(adj @ x.detach().cpu().numpy()).to(x.device)
+        return torch.from_numpy(adj @ x.detach().numpy())
 
     @staticmethod
     def backward(ctx: Any, *grads: torch.Tensor) -> tuple[torch.Tensor, None]:
         (grad,) = grads
-        return torch.from_numpy(ctx.adj.transposed @ grad.detach().cpu().numpy()).to(grad.device), None
+        return torch.from_numpy(ctx.adj.transposed @ grad.detach().numpy()), None
 
 
 def _aligned(x: np.ndarray, factor: np.ndarray | None) -> np.ndarray:

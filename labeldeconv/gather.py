@@ -6,7 +6,8 @@ edge; threads take chunks with equally many edges. numba has neither vectors nor
 in its intermediate language, which LLVM lowers to whatever the machine has: no compiler is needed.
 
 Values are float32, or uint16 fixed point (value * 65535) for labels in [0, 1]: half the memory traffic, exact integer
-sums, one rounding per hop. Every row is summed by one thread in CSR order: bit-equal whatever the number of threads.
+sums, one rounding of at most 7.7e-6 per hop. Every row is summed by one thread in CSR order: bit-equal whatever the
+number of threads.
 """
 
 from __future__ import annotations
@@ -43,12 +44,23 @@ def dequantize(x: np.ndarray) -> np.ndarray:
 
 
 def padded(n: int, d: int, dtype: Any) -> np.ndarray:
-    """Zeros (n, d), every row on cache lines of its own."""
+    """Room for (n, d) values, every row on cache lines of its own; what fills up the lines is zero."""
+    out, rest = _lines(n, d, dtype)
+    rest[:] = 0
+    return out
+
+
+def _lines(n: int, d: int, dtype: Any) -> tuple[np.ndarray, np.ndarray]:
+    """Uninitialised rows (n, d) and the rest of their cache lines.
+
+    numpy asks the system for huge pages when it allocates without clearing, and random rows need them.
+    """
     size = np.dtype(dtype).itemsize
     stride = -(-d * size // LINE) * LINE
-    raw = np.zeros(n * stride + LINE, np.uint8)
+    raw = np.empty(n * stride + LINE, np.uint8)
     start = -raw.ctypes.data % LINE
-    return raw[start : start + n * stride].view(dtype).reshape(n, stride // size)[:, :d]
+    rows = raw[start : start + n * stride].view(dtype).reshape(n, stride // size)
+    return rows[:, :d], rows[:, d:]
 
 
 def rows_aligned(x: np.ndarray) -> bool:
@@ -72,7 +84,7 @@ def gather(
     t, d = len(indptr) - 1, x.shape[1]
     scale = np.ones(t, np.float32) if scale is None else np.ascontiguousarray(scale, dtype=np.float32)
     indices = np.ascontiguousarray(indices, dtype=np.int32)
-    out = padded(t, d, x.dtype)
+    out, _ = _lines(t, d, x.dtype)
     lines = -(-d * x.itemsize // LINE)
     strides = np.uint64(x.strides[0]), np.uint64(out.strides[0])
     widest = _lines_in_cache(len(x))

@@ -8,7 +8,7 @@ from labeldeconv.gather import dequantize
 from labeldeconv.labels.hops import hop_labels, write_hop_labels
 
 
-@pytest.mark.parametrize(("store", "tolerance"), [("float32", 0), ("uint16", 2e-5)])
+@pytest.mark.parametrize(("store", "tolerance"), [("float32", 0), ("uint16", 0.51 / 65535)])
 def test_on_disk_equals_in_memory(tmp_path, store, tolerance):
     n, edges = 50, random_edges(50, 70)
     Y = np.random.default_rng(0).random((n, 3), dtype=np.float32)
@@ -16,7 +16,8 @@ def test_on_disk_equals_in_memory(tmp_path, store, tolerance):
     K = np.load(tmp_path / "k.npy", mmap_mode="r")
     assert K.shape == (n, 5, 3)
     assert K.dtype == store
-    np.testing.assert_allclose(dequantize(K), hop_labels(edges, Y, 4), rtol=0, atol=tolerance)
+    error = np.abs(dequantize(K) - hop_labels(edges, Y, 4)).max(axis=(0, 2))
+    assert (error <= tolerance * np.arange(1, 6)).all()  # one rounding per hop
 
 
 def test_symmetric_products_leave_the_range_and_stay_float32(tmp_path):
