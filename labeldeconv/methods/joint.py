@@ -13,6 +13,7 @@ from safetensors.torch import load_file, save_file
 from labeldeconv import stages
 from labeldeconv.adjacency import Adjacency
 from labeldeconv.encoders.tokens import TokenStore
+from labeldeconv.encoders.vocabulary import used_vocabulary
 from labeldeconv.job import Job
 from labeldeconv.record import Stage
 from labeldeconv.train.feed import make_feed
@@ -66,7 +67,8 @@ def _train(job: Job, kind: Literal["gas", "sage"]) -> Stage:
             sampler = GasSampler(adj, graph.split.train, config.joint, stages.load_features(first))
         store = TokenStore.open(store_stage.path, encoder.pad_id)
         labels, task = graph.labels, job.task
-        run = train_joint(model, sampler, store, labels, task, config.joint, config.train, seed, folder)
+        with used_vocabulary(encoder, store):
+            run = train_joint(model, sampler, store, labels, task, config.joint, config.train, seed, folder)
         encoder.save(folder / "encoder")
         save_file(model.gnn.state_dict(), folder / "psi.safetensors")
         (folder / "checkpoint.safetensors").unlink(missing_ok=True)

@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import TypeVar
+
 import numpy as np
 
+Item = TypeVar("Item")
+Ready = TypeVar("Ready")
 WINDOW = 50  # batches that are sorted by length together: little padding, still random
 
 
@@ -32,3 +38,16 @@ def length_batches(lengths: np.ndarray, nodes: np.ndarray, max_nodes: int, max_t
         batches.append(ordered[start : start + size])
         start += size
     return batches
+
+
+def ahead(prepare: Callable[[Item], Ready], items: Iterable[Item]) -> Iterator[Ready]:
+    """prepare(item) of every item in order, the next one in another thread while this one is used."""
+    with ThreadPoolExecutor(1) as pool:
+        waiting: Future[Ready] | None = None
+        for item in items:
+            coming = pool.submit(prepare, item)
+            if waiting is not None:
+                yield waiting.result()
+            waiting = coming
+        if waiting is not None:
+            yield waiting.result()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +14,10 @@ from torch import nn
 
 from labeldeconv.config import TrainConfig
 from labeldeconv.encoders.tokens import TokenStore
+from labeldeconv.encoders.vocabulary import used_vocabulary
 from labeldeconv.labels.inverse import InverseLabels
 from labeldeconv.progress import bar
-from labeldeconv.train.batches import epoch_batches
+from labeldeconv.train.batches import ahead, epoch_batches
 from labeldeconv.train.checkpoint import Checkpoint
 from labeldeconv.train.objective import Objective
 from labeldeconv.train.optim import autocast_type, make_optimizer, set_learning_rates
@@ -37,6 +39,13 @@ def train_encoder(
     objective: Objective, store: TokenStore, nodes: np.ndarray, config: TrainConfig, seed: int, folder: Path
 ) -> EncoderRun:
     """Train `objective` in place on `nodes` (m,); logs and checkpoints go to `folder`, from where it resumes."""
+    with used_vocabulary(objective.encoder, store):
+        return _train(objective, store, nodes, config, seed, folder)
+
+
+def _train(
+    objective: Objective, store: TokenStore, nodes: np.ndarray, config: TrainConfig, seed: int, folder: Path
+) -> EncoderRun:
     device = next(objective.encoder.parameters()).device
     dtype = autocast_type(config.precision, device)
     torch.manual_seed(seed)
@@ -54,9 +63,10 @@ def train_encoder(
         for epoch in range(state["epoch"], config.epochs):
             batches = epoch_batches(lengths, nodes, config.batch_nodes, config.batch_tokens, seed, epoch)
             groups = [batches[i : i + config.accumulate] for i in range(0, len(batches), config.accumulate)]
-            for k in range(state["group"], len(groups)):
+            prepared = ahead(partial(_prepare, store), groups[state["group"] :])
+            for k, batches_of_step in enumerate(prepared, start=state["group"]):
                 scale = set_learning_rates(optimizer, (epoch + (k + 0.5) / len(groups)) / config.epochs, config.warmup)
-                loss = _step(objective, optimizer, store, groups[k], config.clip, device, dtype)
+                loss = _step(objective, optimizer, batches_of_step, config.clip, device, dtype)
                 state = {"epoch": epoch, "group": k + 1, "step": state["step"] + 1}
                 row = {"step": state["step"], "epoch": epoch, "loss": loss, "lr": config.lr * scale}
                 log.write(json.dumps({**row, "gamma": gamma_of(objective.targets)}) + "\n")
@@ -69,21 +79,26 @@ def train_encoder(
     return EncoderRun(state["step"], loss, gamma_of(objective.targets), checkpoint.seconds)
 
 
+Prepared = tuple[np.ndarray, torch.Tensor, torch.Tensor]  # node ids (b,), tokens and mask (b, t)
+
+
+def _prepare(store: TokenStore, batches: list[np.ndarray]) -> list[Prepared]:
+    return [(ids, *store.batch(ids)) for ids in batches]
+
+
 def _step(
     objective: Objective,
     optimizer: torch.optim.Optimizer,
-    store: TokenStore,
-    batches: list[np.ndarray],
+    batches: list[Prepared],
     clip: float,
     device: torch.device,
     dtype: torch.dtype | None,
 ) -> float:
     """One optimiser step over the nodes of all `batches`; returns their mean loss."""
-    total, loss = sum(map(len, batches)), 0.0
-    for ids in batches:
-        input_ids, mask = (t.to(device) for t in store.batch(ids))
+    total, loss = sum(len(ids) for ids, _, _ in batches), 0.0
+    for ids, input_ids, mask in batches:
         with torch.autocast(device.type, dtype=dtype or torch.bfloat16, enabled=dtype is not None):
-            share = objective(ids, input_ids, mask) * (len(ids) / total)
+            share = objective(ids, input_ids.to(device), mask.to(device)) * (len(ids) / total)
         share.backward()
         loss += float(share.detach())
     if clip > 0:

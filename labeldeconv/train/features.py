@@ -13,7 +13,7 @@ from labeldeconv.encoders.base import Encoder
 from labeldeconv.encoders.tokens import TokenStore
 from labeldeconv.progress import bar
 from labeldeconv.record import write_json
-from labeldeconv.train.batches import length_batches
+from labeldeconv.train.batches import ahead, length_batches
 from labeldeconv.train.optim import autocast_type
 
 BATCH_TOKENS, BATCH_NODES = 8192, 1024
@@ -37,10 +37,10 @@ def export_features(
     encoder.eval()
     start = saved = time.perf_counter()
     with torch.inference_mode(), bar(label, total=n, done=sum(map(len, batches[:done]))) as advance:
-        for k, ids in enumerate(batches[done:], start=done + 1):
-            input_ids, mask = (t.to(device) for t in store.batch(ids))
+        prepared = ahead(lambda ids: (ids, *store.batch(ids)), batches[done:])
+        for k, (ids, input_ids, mask) in enumerate(prepared, start=done + 1):
             with torch.autocast(device.type, dtype=dtype or torch.bfloat16, enabled=dtype is not None):
-                features = encoder(input_ids, mask)  # (b, d)
+                features = encoder(input_ids.to(device), mask.to(device))  # (b, d)
             out[ids] = features.float().cpu().numpy()
             advance(len(ids))
             if time.perf_counter() - saved > SAVE_SECONDS:

@@ -1,6 +1,7 @@
 import numpy as np
+import pytest
 
-from labeldeconv.train.batches import epoch_batches, length_batches
+from labeldeconv.train.batches import ahead, epoch_batches, length_batches
 
 LENGTHS = np.random.default_rng(0).integers(3, 120, 5000)
 
@@ -25,3 +26,19 @@ def test_long_text_alone():
     lengths = np.array([10, 900, 10])
     batches = length_batches(lengths, np.arange(3), 8, 100)
     assert [b.tolist() for b in batches] == [[1], [0, 2]]
+
+
+def test_ahead_keeps_order_prepares_early_and_passes_errors_on():
+    made = []
+
+    def prepare(k):
+        made.append(k)
+        return 10 // k
+
+    used = ahead(prepare, [1, 2, 0, 5])
+    assert next(used) == 10
+    assert next(used) == 5
+    with pytest.raises(ZeroDivisionError):
+        next(used)
+    assert made[:3] == [1, 2, 0]
+    assert list(ahead(prepare, [])) == []

@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from labeldeconv.config import EncoderConfig, TrainConfig
+from labeldeconv.encoders import vocabulary
 from labeldeconv.encoders.text import load_text_encoder
 from labeldeconv.encoders.tokens import TokenStore, write_tokens
 from labeldeconv.gnns.base import Psi
@@ -110,3 +111,29 @@ def test_gradient_checkpointing_changes_nothing(store, tmp_path):
         settings = config(epochs=1, gradient_checkpointing=on)
         losses.append(train_encoder(objective(), store, np.arange(n), settings, 0, tmp_path / str(on)).loss)
     assert losses[0] == pytest.approx(losses[1], rel=1e-4)
+
+
+def test_training_the_used_word_vectors_alone_equals_training_all(store, tmp_path, monkeypatch):
+    trained = []
+    for worth in (0.8, 0.0):  # 0: every vocabulary counts as used up, so nothing is left out
+        monkeypatch.setattr(vocabulary, "WORTH", worth)
+        one = objective()
+        (tmp_path / str(worth)).mkdir()
+        train_encoder(one, store, np.arange(n), config(weight_decay=0.0), 0, tmp_path / str(worth))
+        trained.append(one.encoder.state_dict())
+    assert trained[0].keys() == trained[1].keys()
+    for name, tensor in trained[0].items():
+        torch.testing.assert_close(tensor, trained[1][name], atol=1e-5, rtol=1e-4, msg=name)
+
+
+def test_unused_word_vectors_stay_as_pretrained(store, tmp_path):
+    one = objective()
+    before = one.encoder.model.get_input_embeddings().weight.detach().clone()
+    train_encoder(one, store, np.arange(n), config(), 0, tmp_path)
+    embedding = one.encoder.model.get_input_embeddings()
+    assert isinstance(embedding, torch.nn.Embedding)
+    moved = (embedding.weight != before).any(1).numpy()
+    used = np.zeros(len(moved), bool)
+    used[vocabulary.used_tokens(store, len(moved), set())] = True
+    assert (moved == used).all()
+    assert 3 <= used.sum() < 0.2 * len(used)

@@ -1,0 +1,71 @@
+"""Train only the word vectors that the data uses.
+
+A batch of 32 texts touches a few hundred of BERT's 30,522 word vectors, yet every step clears, clips and updates the
+gradient of all of them: more memory traffic than the rest of MiniLM. Vectors of tokens that occur nowhere in the data
+never get a gradient, so leaving them out changes nothing but that they do not decay: they stay as pre-trained.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from labeldeconv.encoders.base import Encoder
+from labeldeconv.encoders.tokens import TokenStore
+
+WORTH = 0.8  # share of the vocabulary in use above which nothing is done
+CHUNK = 1 << 24  # tokens looked at at a time
+
+
+class UsedEmbedding(nn.Module):
+    """An embedding table of some rows of another; token ids stay as they were."""
+
+    def __init__(self, whole: nn.Embedding, used: np.ndarray) -> None:
+        super().__init__()
+        number = torch.zeros(whole.num_embeddings, dtype=torch.long)
+        number[used] = torch.arange(len(used))
+        self.number: Tensor
+        self.register_buffer("number", number.to(whole.weight.device), persistent=False)
+        self.weight = nn.Parameter(whole.weight.detach()[used].clone())
+        self.padding = None if whole.padding_idx is None else int(number[whole.padding_idx])
+
+    def forward(self, ids: Tensor) -> Tensor:
+        """Token ids (...) to word vectors (..., d)."""
+        return F.embedding(self.number[ids], self.weight, self.padding)
+
+
+@contextmanager
+def used_vocabulary(encoder: Encoder, store: TokenStore) -> Iterator[None]:
+    """Inside, `encoder` holds only the word vectors of tokens in `store`; afterwards all, the used ones trained."""
+    model: Any = getattr(encoder, "model", None)
+    whole = model.get_input_embeddings() if hasattr(model, "get_input_embeddings") else None
+    if not isinstance(whole, nn.Embedding) or not whole.weight.requires_grad:
+        yield
+        return
+    used = used_tokens(store, whole.num_embeddings, {store.pad_id, whole.padding_idx or 0})
+    if len(used) > WORTH * whole.num_embeddings:
+        yield
+        return
+    part = UsedEmbedding(whole, used).to(whole.weight.device)
+    model.set_input_embeddings(part)
+    try:
+        yield
+    finally:
+        with torch.no_grad():
+            whole.weight[used] = part.weight
+        model.set_input_embeddings(whole)
+
+
+def used_tokens(store: TokenStore, vocabulary: int, always: set[int]) -> np.ndarray:
+    """Token ids that occur, ascending, and `always`."""
+    seen = np.zeros(vocabulary, bool)
+    seen[list(always)] = True
+    for start in range(0, len(store.tokens), CHUNK):
+        seen[store.tokens[start : start + CHUNK]] = True
+    return np.flatnonzero(seen)
