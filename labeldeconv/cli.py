@@ -215,6 +215,24 @@ def export(
     console.print(str(export_run(run, out)), soft_wrap=True, highlight=False)
 
 
+@app.command()
+def report(
+    run: Annotated[Path, typer.Argument(help="A run directory of `fit`, or the folder of a `compare` or `sweep`.")],
+    out: Annotated[Path | None, typer.Option(help="The HTML file; default report.html in that folder.")] = None,
+    show: Annotated[bool, typer.Option("--open", help="Open it in a browser.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Write one self-contained HTML file: scores, curves, errors, costs and every node to look at."""
+    from labeldeconv.report.html import write_report
+
+    written = write_report(run, out)
+    if show:
+        typer.launch(written.path.resolve().as_uri())
+    if as_json:
+        return _print_json(written.to_dict())
+    console.print(f"report: {written.path} ({written.bytes / 1e6:.1f} MB)", soft_wrap=True, highlight=False)
+
+
 @app.command("list")
 def list_names(as_json: AsJson = False) -> None:
     """Name the data, encoders, GNNs and methods there are."""
