@@ -70,7 +70,7 @@ def _encoder_loss(source: Source) -> Figure | None:
         return [[row["step"], mean] for row, mean in zip(log, means, strict=True)]
 
     variants = _by_group(source, "steps", points, axis("encoder step", "int"), axis("loss"))
-    note = f"Moving mean over {100 * WINDOW:.0f}% of the steps. Targets differ between methods: compare shapes, not heights."
+    note = f"Moving mean over {100 * WINDOW:.0f}% of the steps. Targets differ: compare shapes, not heights."
     return Figure("Encoder loss", variants, note) if variants else None
 
 
