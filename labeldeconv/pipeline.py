@@ -46,6 +46,7 @@ class Result:
     seconds: dict[str, float]
     peak_mib: dict[str, float | None]
     encoder_nodes: int
+    encoder_nodes_by_stage: dict[str, int]
     cached: list[str]
     settings: dict[str, Any]
     run: Path
@@ -174,6 +175,7 @@ def _write_run(job: Job, X: Stage, final: Stage, out: Path) -> Result:
         for name in names:
             if stage:
                 link(stage.path / name, out / name)
+    counts = {label: stage.info.get("encoder_nodes", 0) for label, stage in job.used.items()}
     result = Result(
         metric=job.task.metric,
         higher_is_better=job.task.higher_is_better,
@@ -182,7 +184,8 @@ def _write_run(job: Job, X: Stage, final: Stage, out: Path) -> Result:
         gamma=trained.info["gamma"] if trained else None,
         seconds={label: stage.seconds for label, stage in job.used.items()},
         peak_mib={label: stage.peak_mib for label, stage in job.used.items()},
-        encoder_nodes=sum(stage.info.get("encoder_nodes", 0) for stage in job.used.values()),
+        encoder_nodes=sum(counts.values()),
+        encoder_nodes_by_stage=counts,
         cached=[label for label, stage in job.used.items() if stage.cached],
         settings=job.config.model_dump(),
         run=out,

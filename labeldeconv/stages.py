@@ -189,13 +189,17 @@ def predict(job: Job, trained: Stage, inputs: Stage, label: str = "predict") -> 
         x = load_features(inputs)
         psi = Psi(job.build_gnn(x.shape[1]), job.config.train.psi_norm)
         psi.gnn.load_state_dict(load_file(trained.path / "psi.safetensors"))
-        psi.eval()
-        with torch.inference_mode():
-            blocks = range(0, len(x), PREDICT_ROWS)
-            logits = [psi(torch.from_numpy(x[i : i + PREDICT_ROWS].astype(np.float32))) for i in blocks]
-        np.save(folder / "logits.npy", torch.cat(logits).numpy())
+        np.save(folder / "logits.npy", psi_logits(psi, x))
 
     return job.stage(label, "predict", {"psi": trained.key, "features": inputs.key}, build)
+
+
+def psi_logits(psi: Psi, x: np.ndarray) -> np.ndarray:
+    """psi of all features (n, d): logits (n, c)."""
+    psi.eval()
+    with torch.inference_mode():
+        blocks = range(0, len(x), PREDICT_ROWS)
+        return torch.cat([psi(torch.from_numpy(x[i : i + PREDICT_ROWS].astype(np.float32))) for i in blocks]).numpy()
 
 
 def hops(job: Job, Y: Stage, number: int) -> Stage:
