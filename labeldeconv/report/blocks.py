@@ -38,7 +38,7 @@ class Cell:
 
 @dataclass(frozen=True)
 class Table:
-    """A table; `numeric` columns are aligned to the right."""
+    """A table; `numeric` columns are aligned to the right, the `prose` one may break lines."""
 
     kind: ClassVar[str] = "table"
     title: str
@@ -47,6 +47,7 @@ class Table:
     numeric: list[bool]
     note: str = ""
     colors: list[int] = field(default_factory=list)
+    prose: int | None = None
 
 
 @dataclass(frozen=True)

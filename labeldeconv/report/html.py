@@ -23,6 +23,7 @@ from labeldeconv.report.blocks import Explorer, Figure, Section, embedded
 from labeldeconv.report.commands import settings_section
 from labeldeconv.report.costs import costs
 from labeldeconv.report.data import data_section
+from labeldeconv.report.labels import labels
 from labeldeconv.report.nodes import MOST_BYTES, nodes
 from labeldeconv.report.overview import headline, overview
 from labeldeconv.report.predictions import predictions
@@ -68,6 +69,7 @@ def sections(source: Source, node_bytes: int = MOST_BYTES) -> list[Section]:
         adj = Adjacency.from_edges(source.graph.edges, source.graph.num_nodes)
         found.insert(1, data_section(source.graph, adj))
         found.insert(3, predictions(source, adj))
+        found.insert(4, labels(source) if source.runs else None)
         found.append(nodes(source, adj, most_bytes=node_bytes))
     found.append(settings_section(source))
     return [section for section in found if section]

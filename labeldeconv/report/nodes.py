@@ -183,7 +183,7 @@ def _rows(
             {
                 "id": shortened(graph.node_id(node), ID),
                 "t": text[:TEXT],
-                "cut": int(graph.texts.lengths()[node]) if len(text) > TEXT else 0,
+                "cut": int(graph.texts.offsets[node + 1] - graph.texts.offsets[node]) if len(text) > TEXT else 0,
                 "r": int(graph.split.roles[node]),
                 "d": int(degree[node]),
                 "y": _label(graph, node),

@@ -41,10 +41,11 @@ def headline(source: Source) -> str:
     )
     p = other.p_value
     if p is not None:
-        equal = "" if p < 0.0005 else "= "
+        sign = p_text(p) if p < 0.0005 else f"= {p_text(p)}"
+        sign = sign.replace(" ", "\u00a0")  # no line break inside
         word = "is" if p < SIGNIFICANT else "is not"
         told += f" The difference {word} beyond the seeds' noise (paired t-test over {len(best.tests)} seeds, "
-        told += f"p {equal}{p_text(p)})."
+        told += f"p\u00a0{sign})."
     return told + _caution(source)
 
 

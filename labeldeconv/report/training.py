@@ -8,6 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from labeldeconv.analysis.gamma import GammaCurve, gamma_curves
+from labeldeconv.errors import DataError
 from labeldeconv.report.blocks import Block, Figure, Section, axis, series, thinned
 from labeldeconv.report.names import GAMMA
 from labeldeconv.report.source import Entry, Source
@@ -37,12 +39,15 @@ def moving_mean(values: Sequence[float], window: int) -> list[float]:
 
 def _gamma(source: Source) -> Figure | None:
     """The paper's weight figure: gamma_i over the steps of the encoder, one chart per LD entry."""
+    try:
+        curves = {curve.run: curve for curve in gamma_curves(source.folder).curves if len(curve.final) > 1}
+    except DataError:  # no run has inverse labels
+        return None
     variants: list[tuple[str, dict[str, Any]]] = []
     for entry in source.entries:
-        logs = [run.log("steps") for run in entry.runs[:MOST_SEEDS]]
-        logs = [log for log in logs if log and len(log[-1].get("gamma") or ()) > 1]
-        if logs and len(variants) < MOST_VARIANTS:
-            variants.append((source.name(entry), _gamma_chart(logs)))
+        found = [curves[name] for run in entry.runs[:MOST_SEEDS] if (name := run.path.resolve().name) in curves]
+        if found and len(variants) < MOST_VARIANTS:
+            variants.append((source.name(entry), _gamma_chart(found)))
     if not variants:
         return None
     note = "gamma_i weighs the labels i hops away in the inverse labels (all positive, sum 1); it starts where stated "
@@ -50,12 +55,11 @@ def _gamma(source: Source) -> Figure | None:
     return Figure("Weights gamma over training", variants, note, choose="Entry")
 
 
-def _gamma_chart(logs: list[list[dict[str, Any]]]) -> dict[str, Any]:
+def _gamma_chart(curves: list[GammaCurve]) -> dict[str, Any]:
     lines = []
-    hops = len(logs[0][-1]["gamma"])
-    shortest = min(map(len, logs))
-    for i in range(hops):
-        each = [[[row["step"], row["gamma"][i]] for row in log] for log in logs]
+    shortest = min(len(curve.steps) for curve in curves)
+    for i in range(len(curves[0].final)):
+        each = [[[step, gamma[i]] for step, gamma in zip(c.steps, c.gamma, strict=True)] for c in curves]
         if len(each) > 1:
             lines += [series(f"{GAMMA}{i}", i, thinned(points), faint=True) for points in each]
         mean = [[each[0][t][0], float(np.mean([points[t][1] for points in each]))] for t in range(shortest)]

@@ -78,11 +78,11 @@ def test_the_file_stays_small_whatever_the_graph(tmp_path):
 
 def test_sections_without_data_are_left_out(tmp_path):
     write_run(tmp_path, ring(val=False), "pne", val=None)
-    keys = ["overview", "data", "training", "predictions", "costs", "nodes", "settings"]
+    keys = ["overview", "data", "training", "predictions", "labels", "costs", "nodes", "settings"]
     assert write_report(tmp_path).sections == keys
     for name in ("epochs.jsonl", "logits.npy"):
         (tmp_path / name).unlink()
-    assert write_report(tmp_path).sections == ["overview", "data", "costs", "nodes", "settings"]
+    assert write_report(tmp_path).sections == ["overview", "data", "labels", "costs", "nodes", "settings"]
 
 
 def test_scores_alone_make_a_report(tmp_path):

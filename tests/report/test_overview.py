@@ -12,7 +12,7 @@ def test_headline_names_gap_and_significance(tmp_path):
     told = headline(source)
     gap = 100 * (source.entries[1].test[0] - source.entries[0].test[0])
     assert f"{abs(gap):.1f} points {'above' if gap >= 0 else 'below'}" in told
-    assert "p = 0.010" in told
+    assert "p = 0.010" in told.replace("\u00a0", " ")
     assert "One seed" not in told
 
 

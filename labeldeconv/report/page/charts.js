@@ -176,9 +176,10 @@ const Charts = (() => {
   const heat = (box, spec, width, title) => {
     const many = spec.columns.length, left = Math.min(widest(spec.rows) + 14, width * 0.3);
     const cell = Math.min((width - left - 2) / many, 62), tall = Math.min(Math.max(cell, 15), 32);
-    const slant = widest(spec.columns) > cell - 6, top = 24 + (slant ? Math.min(widest(spec.columns), 110) * 0.72 + 12 : 20);
+    const slant = widest(spec.columns) > cell - 6, top = (spec.x.title === spec.y.title ? 4 : 24) + (slant ? Math.min(widest(spec.columns), 110) * 0.72 + 12 : 20);
     const height = top + spec.rows.length * tall + 4, root = canvas(box, width, height, title);
-    svg("text", { x: 0, y: 12, class: "title" }, root, fitted(`rows: ${spec.y.title}; columns: ${spec.x.title}`, width));
+    const same = spec.x.title === spec.y.title;
+    svg("text", { x: 0, y: 12, class: "title" }, root, same ? "" : fitted(`rows: ${spec.y.title}; columns: ${spec.x.title}`, width));
     const most = spec.most || 1;
     spec.columns.forEach((name, k) => {
       const x = left + (k + 0.5) * cell;
