@@ -80,10 +80,11 @@ def _facts(source: Source) -> Facts:
 
 
 def _scores(source: Source) -> Figure:
+    alone = _alone(source) and len(source.entries) > 1
     rows = [
         {
-            "name": e.method,
-            "group": e.group if len(source.groups) > 1 else "",
+            "name": e.group if alone else e.method,
+            "group": "" if alone or len(source.groups) == 1 else e.group,
             "color": e.color,
             "mean": e.test[0],
             "std": e.test[1],
@@ -101,26 +102,33 @@ def _scores(source: Source) -> Figure:
     return Figure(f"Test {source.metric}", [("", spec)], note, wide=True)
 
 
+def _alone(source: Source) -> bool:
+    """Whether every entry is the only one of its group, as in a sweep of one method: then all are compared."""
+    return len(source.groups) == len(source.entries)
+
+
 def _table(source: Source) -> Table:
     with_p = any(e.p_value is not None for e in source.entries)
     varied = source.varied
     columns = ["method", "GNN", *map(short, varied), "val", "test", "seeds"]
     columns += [f"p vs {REFERENCE}"] if with_p else []
     columns += ["seconds", "MiB", "passes"]
-    best = {
-        name: max((e.test[0] for e in es if not math.isnan(e.test[0])), default=math.nan)
-        for name, es in source.groups.items()
-    }
+    group = {id(e): "" if _alone(source) else e.group for e in source.entries}
+    best: dict[str, float] = {}
+    for e in source.entries:
+        if not math.isnan(e.test[0]):
+            best[group[id(e)]] = max(best.get(group[id(e)], -math.inf), e.test[0])
     rows = []
     for e in source.entries:
         cells = [Cell(e.method), Cell(e.gnn), *(Cell(str(e.varied[k])) for k in varied)]
-        cells += [Cell(spread(*e.val, len(e.tests))), Cell(spread_of(e), strong=e.test[0] == best[e.group])]
+        cells += [Cell(spread(*e.val, len(e.tests))), Cell(spread_of(e), strong=e.test[0] == best.get(group[id(e)]))]
         cells += [Cell(str(len(e.tests)))]
         if with_p:
             cells.append(Cell(p_text(e.p_value), strong=e.p_value is not None and e.p_value < SIGNIFICANT))
         memory = NOTHING if e.peak_mib is None else f"{e.peak_mib:,.0f}"
         rows.append([*cells, Cell(f"{e.seconds:,.1f}"), Cell(memory), Cell(f"{e.passes:.1f}")])
-    note = f"val and test: {source.metric} in percent. Bold: best test score of its group. MiB: peak memory. "
+    of = "" if _alone(source) else " among the methods of a group"
+    note = f"val and test: {source.metric} in percent. Bold: best test score{of}. MiB: peak memory. "
     note += "passes: encodings of the whole graph, training epochs included."
     if with_p:
         note += f" p: two-sided paired t-test against {REFERENCE} over the same seeds, bold below 0.05, not corrected "

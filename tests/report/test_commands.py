@@ -61,7 +61,9 @@ def test_differences_leave_out_what_the_data_set_suggests():
 
 
 def test_settings_section_of_a_single_run(tmp_path):
-    write_run(tmp_path, ring())
+    write_run(tmp_path, ring(), **{"labels.hops": 4})
+    table = next(block for block in settings_section(open_source(tmp_path)).blocks if block.kind == "table")
+    assert ["labels.hops", "4", "none"] in [[cell.text for cell in row] for row in table.rows]
     titles = [block.title for block in settings_section(open_source(tmp_path)).blocks]
     assert titles[0] == "Reproduce the run"
     assert titles[-1].startswith("All settings")

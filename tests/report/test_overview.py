@@ -31,6 +31,16 @@ def test_table_marks_the_best_and_the_significant(tmp_path):
     assert p_text(0.0001) == "< 0.001"
 
 
+def test_a_sweep_of_one_method_has_one_best(tmp_path):
+    varied = [{"train.epochs": t} for t in (1, 2, 3)]
+    source = open_source(write_comparison(tmp_path, ring(), methods=("ld",), varied=varied))
+    for place, entry in enumerate(source.entries):
+        object.__setattr__(entry, "test", (0.1 * place, 0.0))
+    scores, table = overview(source).blocks[1:]
+    assert [row[table.columns.index("test")].strong for row in table.rows] == [False, False, True]
+    assert [row["name"] for row in scores.variants[0][1]["rows"]] == [f"gcn, epochs {t}" for t in (1, 2, 3)]
+
+
 def test_one_seed_has_no_p_column(tmp_path):
     table = overview(open_source(write_comparison(tmp_path, ring()))).blocks[-1]
     assert "p vs ld" not in table.columns

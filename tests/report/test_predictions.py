@@ -61,8 +61,9 @@ def test_confusion_rows_are_shares_of_the_truth(tmp_path):
     assert np.allclose(values.sum(1), 1, atol=0.01)
     test, entry = source.graph.split.test, source.entries[1]
     truth = source.graph.labels[test]
-    hits = np.mean([(r.array("logits")[test].argmax(1) == truth)[truth == 0].mean() for r in entry.runs])
-    assert values[0, 0] == pytest.approx(hits, abs=0.001)
+    for k, j in ((0, 0), (0, 2), (2, 0), (1, 2)):
+        share = np.mean([(r.array("logits")[test].argmax(1) == j)[truth == k].mean() for r in entry.runs])
+        assert values[k, j] == pytest.approx(share, abs=0.001)
 
 
 def test_score_by_degree_adds_up_to_the_score(tmp_path):

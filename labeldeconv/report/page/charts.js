@@ -12,8 +12,9 @@ const Charts = (() => {
     const xs = spec.series.flatMap((s) => s.points.map((p) => p[0]));
     const ys = spec.series.flatMap((s) => s.points.flatMap((p) => p[2] ? [p[1] - p[2], p[1] + p[2]] : [p[1]])).filter((v) => v !== null);
     const tall = width < 480 ? 250 : 290;
-    if (!spec.x.names) spec.x.pad = spec.series[0].marks ? 0.04 : 0;
-    const f = frame(box, spec, width, tall, xs, ys, right, title);
+    const first = Math.min(...xs), span = Math.max(...xs) - first || 1, air = spec.series[0].marks ? 0.06 * span : 0;
+    const across = spec.x.names ? spec.x : { ...spec.x, range: [first - air, first + span + air] };
+    const f = frame(box, { ...spec, x: across }, width, tall, xs, ys, right, title);
     const room = spec.x.names ? Math.min(9, f.x.slot / (named.length + 1)) : spec.series[0].marks ? 5 : 0;
     const dodge = (k) => (k - (named.length - 1) / 2) * room;
     const ends = [];

@@ -95,8 +95,9 @@ const Explorer = (() => {
     };
     const predictions = (node) => {
       if (!data.entries.length) return;
+      const several = data.entries.some((entry) => entry.seeds > 1);
       html("h4", "", view, "Predictions");
-      const body = table(view, one ? ["method", "predicted", "probability (%)", "", "seeds right"] : ["method", "first labels with probability (%)", "true labels found"]);
+      const body = table(view, one ? ["method", "predicted", "probability (%)", "", ...(several ? ["seeds right"] : [])] : ["method", "first labels with probability (%)", "true labels found"]);
       data.entries.forEach((entry, k) => {
         const row = html("tr", "", body), head = html("th", "", row), p = node.p[k];
         head.scope = "row";
@@ -106,7 +107,7 @@ const Explorer = (() => {
           html("td", "", row, name(p[0]));
           meter(html("td", "metered", row), p[1], entry.color);
           html("td", node.y === null ? "" : p[0] === node.y ? "right" : "wrong", row, node.y === null ? "" : p[0] === node.y ? "right" : "wrong");
-          html("td", "", row, node.y === null ? "–" : `${p[2]} of ${entry.seeds}`);
+          if (several) html("td", "", row, node.y === null ? "–" : `${p[2]} of ${entry.seeds}`);
         } else {
           const cell = html("td", "", row);
           p.forEach(([label, value], i) => {
