@@ -18,7 +18,7 @@ from labeldeconv.cli_analyze import analyze
 from labeldeconv.config import Config
 from labeldeconv.errors import DataError, LabelDeconvError
 from labeldeconv.settings import parse_vary
-from labeldeconv.terminal import AsJson, ConfigFile, Data, Encoder, MaxNodes, Out, Sets, console
+from labeldeconv.terminal import AsJson, ConfigFile, Data, Encoder, LogTo, MaxNodes, Out, Sets, console
 from labeldeconv.terminal import part_of as _part
 from labeldeconv.terminal import print_json as _print_json
 from labeldeconv.terminal import print_tree as _print_tree
@@ -49,6 +49,7 @@ def fit(
     alpha: Annotated[str | None, typer.Option(help="Share of the inverse labels in the target, or auto.")] = None,
     max_nodes: MaxNodes = None,
     out: Out = None,
+    log: LogTo = None,
     config: ConfigFile = None,
     sets: Sets = None,
     dry_run: DryRun = False,
@@ -56,6 +57,7 @@ def fit(
 ) -> None:
     """Train one method with one GNN and one seed; writes a run directory."""
     names = {"data": _part(data, max_nodes), "method": method, "encoder__name": encoder, "gnn__name": gnn, "seed": seed}
+    names["log"] = log
     settings = _settings(config, [*(sets or []), *_label_settings(hops, alpha)], **names)
     if dry_run:
         return _dry_run(settings, as_json)
@@ -84,13 +86,14 @@ def compare(
     encoder: Encoder = None,
     max_nodes: MaxNodes = None,
     out: Out = None,
+    log: LogTo = None,
     config: ConfigFile = None,
     sets: Sets = None,
     dry_run: DryRun = False,
     as_json: AsJson = False,
 ) -> None:
     """Run several methods, GNNs and seeds; stages are shared, finished ones are not run again."""
-    settings = _settings(config, sets, data=_part(data, max_nodes), encoder__name=encoder)
+    settings = _settings(config, sets, data=_part(data, max_nodes), encoder__name=encoder, log=log)
     if dry_run:
         return _dry_run(settings, as_json)
     from labeldeconv.comparison import compare as run_compare

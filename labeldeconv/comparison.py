@@ -127,6 +127,8 @@ def compare(
         results = []
         for seed in range(seeds):
             name = cell_name(cell.method, cell.gnn.name, varied, seed)
+            done = len(rows) * seeds + seed
+            say(f"[bold]{name}[/] ({done + 1} of {len(cells) * seeds})")
             results.append(run(load_config(cell, {"seed": seed}), graph, out / name, cache))
             say(f"{name}: val {results[-1].val:.4f} test {results[-1].test:.4f}")
         rows.append(_row(cell, varied, results, graph.num_nodes))

@@ -245,6 +245,8 @@ class Config(Settings):
     """Seed of a generated graph, or of the split made where the data has none."""
     device: str = "auto"
     """'cpu', 'cuda', ...; 'auto' takes a GPU where there is one."""
+    log: Literal["none", "tensorboard", "wandb"] = "none"
+    """Where metrics go besides the run directory (extras 'tensorboard', 'wandb'). Does not change results."""
     encoder: EncoderConfig = EncoderConfig()
     labels: LabelConfig = LabelConfig()
     train: TrainConfig = TrainConfig()

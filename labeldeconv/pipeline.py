@@ -16,6 +16,7 @@ from labeldeconv.data.inductive import training_view
 from labeldeconv.errors import ConfigError
 from labeldeconv.graph import AttributedGraph
 from labeldeconv.job import Job
+from labeldeconv.metrics import open_metrics
 from labeldeconv.names import (
     attribute_warning,
     encoder_builder,
@@ -118,10 +119,15 @@ def run(
     if mismatch := attribute_warning(config.encoder, graph):
         say(f"[yellow]warning[/] {mismatch}")
     method = method_named(config.method)
-    X = method(job) if config.setting == "transductive" else _learn_inductively(job, method)
-    final = job.final or stages.gnn(job, X)
     out = out or Path("runs") / f"{graph.name}-{config.method}-{config.gnn.name}-{config.seed}"
-    return _write_run(job, X, final, out)
+    with open_metrics(config.log, out, out.name, config.model_dump()) as log:
+        job.log = log
+        X = method(job) if config.setting == "transductive" else _learn_inductively(job, method)
+        final = job.final or stages.gnn(job, X)
+        result = _write_run(job, X, final, out)
+        if log is not None:
+            log.add({"score/val": result.val, "score/test": result.test}, "score/seed", config.seed)
+    return result
 
 
 def _learn_inductively(job: Job, method: Callable[[Job], Stage]) -> Stage:

@@ -118,7 +118,9 @@ def gnn(job: Job, inputs: Stage, label: str = "gnn", soft: Soft | None = None) -
         if job.config.setting == "inductive":
             feed = _inductive_feed(job, model, x, feed, folder)
         given = SoftLabels(load_pseudo_labels(soft.labels), soft.ids, soft.weight) if soft else None
-        run = train_gnn(model, feed, job.task, job.graph.labels, job.graph.split, config, seed, folder, given)
+        run = train_gnn(
+            model, feed, job.task, job.graph.labels, job.graph.split, config, seed, folder, given, job.watch(label)
+        )
         np.save(folder / "logits.npy", run.logits)
         save_file(model.state_dict(), folder / "gnn.safetensors")
         (folder / "checkpoint.safetensors").unlink(missing_ok=True)
@@ -293,7 +295,7 @@ def train(
         gold = job.graph.split.roles == 0
         objective = Objective(encoder, psi, targets(), task, settings.dropout, pseudo_weight, gold).to(job.device)
         store = TokenStore.open(store_stage.path, encoder.pad_id)
-        run = train_encoder(objective, store, nodes, settings, seed, folder)
+        run = train_encoder(objective, store, nodes, settings, seed, folder, job.watch(label))
         encoder.save(folder / "encoder")
         save_file((psi.gnn if isinstance(psi, Psi) else psi).state_dict(), folder / "psi.safetensors")
         (folder / "checkpoint.safetensors").unlink(missing_ok=True)

@@ -26,6 +26,8 @@ Encoder = Annotated[str | None, typer.Option(help="An encoder of `labeldeconv li
 Out = Annotated[Path | None, typer.Option(help="Run directory; default under runs/.")]
 MaxNodes = Annotated[int | None, typer.Option(min=4, help="Take a connected part of at most this many nodes.")]
 
+LogTo = Annotated[str | None, typer.Option("--log", help="Metrics also go to tensorboard or wandb (extras).")]
+
 
 def settings_of(config: Path | None, sets: list[str] | None, **given: Any) -> Config:
     """Settings of a command: the file, then --set, then the options with a name of their own."""

@@ -22,7 +22,7 @@ LAYERS = [
     ["data", "encoders", "labels", "gnns"],
     ["task", "adjacency"],
     ["graph", "edge_features"],
-    ["record", "progress", "evaluate", "texts"],
+    ["record", "progress", "metrics", "evaluate", "texts"],
     ["settings"],
     ["config"],
     ["errors"],

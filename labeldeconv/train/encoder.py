@@ -14,6 +14,7 @@ from torch import nn
 from labeldeconv.config import TrainConfig
 from labeldeconv.encoders.tokens import TokenStore
 from labeldeconv.labels.inverse import InverseLabels
+from labeldeconv.metrics import Watch
 from labeldeconv.progress import bar
 from labeldeconv.train.batches import epoch_batches
 from labeldeconv.train.checkpoint import Checkpoint
@@ -34,9 +35,19 @@ class EncoderRun:
 
 
 def train_encoder(
-    objective: Objective, store: TokenStore, nodes: np.ndarray, config: TrainConfig, seed: int, folder: Path
+    objective: Objective,
+    store: TokenStore,
+    nodes: np.ndarray,
+    config: TrainConfig,
+    seed: int,
+    folder: Path,
+    watch: Watch | None = None,
 ) -> EncoderRun:
-    """Train `objective` in place on `nodes` (m,); logs and checkpoints go to `folder`, from where it resumes."""
+    """Train `objective` in place on `nodes` (m,); logs and checkpoints go to `folder`, from where it resumes.
+
+    `watch` sees every row of the log, those of earlier attempts first.
+    """
+    watch = watch or Watch("train")
     device = next(objective.encoder.parameters()).device
     dtype = autocast_type(config.precision, device)
     torch.manual_seed(seed)
@@ -49,18 +60,27 @@ def train_encoder(
     lengths = store.lengths
     loss = float("nan")
     objective.train()
-    done = state["epoch"] * len(nodes)
-    with open_log(folder / LOG, state["step"]) as log, bar("train", config.epochs * len(nodes), done=done) as advance:
+
+    def groups_of(epoch: int) -> list[list[np.ndarray]]:
+        batches = epoch_batches(lengths, nodes, config.batch_nodes, config.batch_tokens, seed, epoch)
+        return [batches[i : i + config.accumulate] for i in range(0, len(batches), config.accumulate)]
+
+    total, done = config.epochs * len(nodes), state["epoch"] * len(nodes)
+    if state["group"]:
+        done += sum(len(ids) for group in groups_of(state["epoch"])[: state["group"]] for ids in group)
+    with open_log(folder / LOG, state["step"], watch) as log, bar(watch.label, total, done=done) as advance:
         for epoch in range(state["epoch"], config.epochs):
-            batches = epoch_batches(lengths, nodes, config.batch_nodes, config.batch_tokens, seed, epoch)
-            groups = [batches[i : i + config.accumulate] for i in range(0, len(batches), config.accumulate)]
+            groups = groups_of(epoch)
             for k in range(state["group"], len(groups)):
                 scale = set_learning_rates(optimizer, (epoch + (k + 0.5) / len(groups)) / config.epochs, config.warmup)
                 loss = _step(objective, optimizer, store, groups[k], config.clip, device, dtype)
                 state = {"epoch": epoch, "group": k + 1, "step": state["step"] + 1}
-                row = {"step": state["step"], "epoch": epoch, "loss": loss, "lr": config.lr * scale}
-                log.write(json.dumps({**row, "gamma": gamma_of(objective.targets)}) + "\n")
-                advance(sum(map(len, groups[k])), f"loss {loss:.3f}")
+                row: dict[str, Any] = {"step": state["step"], "epoch": epoch, "loss": loss, "lr": config.lr * scale}
+                row["gamma"] = gamma_of(objective.targets)
+                log.write(json.dumps(row) + "\n")
+                watch(row)
+                ids = np.concatenate(groups[k])
+                advance(len(ids), f"epoch {epoch + 1}/{config.epochs} loss {loss:.3f}", int(lengths[ids].sum()))
                 if checkpoint.due:
                     log.flush()
                     checkpoint.save(state)
@@ -100,8 +120,9 @@ def gamma_of(targets: nn.Module) -> list[float] | None:
     return None
 
 
-def open_log(path: Path, steps: int) -> Any:
-    """Open the log with exactly the lines of the `steps` that the checkpoint knows."""
+def open_log(path: Path, steps: int, watch: Watch) -> Any:
+    """Open the log with exactly the lines of the `steps` that the checkpoint knows; `watch` sees them."""
     lines = path.read_text().splitlines(keepends=True)[:steps] if path.exists() else []
     path.write_text("".join(lines))
+    watch.replay(lines)
     return path.open("a")
