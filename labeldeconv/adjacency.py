@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, TypeVar
@@ -20,7 +19,9 @@ import numpy as np
 import torch
 
 from labeldeconv.config import AdjacencyConfig
+from labeldeconv.csr import build_csr, transpose_csr
 from labeldeconv.edge_features import EdgeFeatures
+from labeldeconv.gather import gather, padded, rows_aligned
 
 Array = TypeVar("Array", np.ndarray, torch.Tensor)
 
@@ -45,15 +46,8 @@ class Adjacency:
     def from_edges(cls, edges: np.ndarray, num_nodes: int, config: AdjacencyConfig | None = None) -> Adjacency:
         """Build A-hat from edges (2, e): row = target, column = source; duplicates and given self-loops are dropped."""
         config = config or AdjacencyConfig()
-        source, target = edges[0], edges[1]
-        kept = source != target
-        if not kept.all():
-            source, target = source[kept], target[kept]
-        rows, cols = target, source
-        if config.undirected:
-            rows, cols = np.concatenate([rows, cols]), np.concatenate([cols, rows])
-        indptr, indices = _csr(rows, cols, num_nodes)
-        missing = np.ones(num_nodes, bool) if config.self_loops else np.diff(indptr) == 0
+        indptr, indices = build_csr(edges[1], edges[0], num_nodes, config.undirected, config.self_loops)
+        missing = np.diff(indptr) == 0
         if missing.any():
             indptr, indices = _insert_diagonal(indptr, indices, missing)
         degree = np.diff(indptr).astype(np.float64)
@@ -83,21 +77,22 @@ class Adjacency:
         """A-hat^T, which carries gradients back through A-hat."""
         if self.symmetric:
             return Adjacency(self.indptr, self.indices, self.right, self.left, True)
-        rows = np.repeat(np.arange(self.num_nodes, dtype=self.indices.dtype), np.diff(self.indptr))
-        indptr, indices = _csr(self.indices, rows, self.num_sources)
+        indptr, indices = transpose_csr(self.indptr, self.indices, self.num_sources)
         return Adjacency(indptr, indices, self.right, self.left, False, self.num_nodes)
 
     def __matmul__(self, x: np.ndarray) -> np.ndarray:
-        """A-hat x (t, d) for x (s, d) float32 or float64. Bit-equal whatever the number of threads."""
-        x = np.ascontiguousarray(x)
-        if self.right is not None:
-            x = x * self.right[:, None].astype(x.dtype)
-        out = np.zeros((self.num_nodes, x.shape[1]), x.dtype)
-        with torch_threads():
-            _gather(self.indptr, self.indices, _balanced(self.indptr), x, out)
-        if self.left is not None:
-            out *= self.left[:, None].astype(x.dtype)
-        return out
+        """A-hat x (t, d) for x (s, d) float32, float64 or uint16 fixed point. Bit-equal for any number of threads.
+
+        The result has its rows on cache lines of their own, so that the next product reads it without a copy.
+        """
+        if x.dtype == np.float64:
+            return self._in_float64(x)
+        return gather(self.indptr, self.indices, self.left, _aligned(x, self.right))
+
+    def _in_float64(self, x: np.ndarray) -> np.ndarray:
+        out = np.zeros((self.num_nodes, x.shape[1]))
+        _gather_float64(self.indptr, self.indices, x if self.right is None else x * self.right[:, None], out)
+        return out if self.left is None else out * self.left[:, None]
 
     def dense(self) -> np.ndarray:
         """A-hat as a dense float64 matrix (n, n), for small graphs."""
@@ -158,8 +153,8 @@ def propagate(adj: Adjacency, x: Array, hops: int) -> Iterator[Array]:
 
 
 def convolve(adj: Adjacency, x: torch.Tensor) -> torch.Tensor:
-    """A-hat x for a torch tensor x (n, d), differentiable in x."""
-    return _Convolve.apply(x, adj)
+    """A-hat x for a torch tensor x (n, d), differentiable: the own kernel on a CPU, torch's sparse one elsewhere."""
+    return _Convolve.apply(x, adj) if x.device.type == "cpu" else adj.on(x.device) @ x
 
 
 class _Convolve(torch.autograd.Function):
@@ -168,89 +163,21 @@ class _Convolve(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: torch.Tensor, adj: Adjacency) -> torch.Tensor:
         ctx.adj = adj
-        return torch.from_numpy(adj @ x.detach().cpu().numpy()).to(x.device)
+        return torch.from_numpy(adj @ x.detach().numpy())
 
     @staticmethod
     def backward(ctx: Any, *grads: torch.Tensor) -> tuple[torch.Tensor, None]:
         (grad,) = grads
-        return torch.from_numpy(ctx.adj.transposed @ grad.detach().cpu().numpy()).to(grad.device), None
+        return torch.from_numpy(ctx.adj.transposed @ grad.detach().numpy()), None
 
 
-def _csr(rows: np.ndarray, cols: np.ndarray, n: int) -> tuple[np.ndarray, np.ndarray]:
-    """CSR pattern with sorted, unique columns per row: counting sort by row, then a sort inside each row."""
-    indptr, indices = _counting_sort(rows, cols, n)
-    with torch_threads():
-        counts = _sort_rows(indptr, indices)
-    if counts.sum() == len(indices):
-        return indptr, indices
-    return _squeeze(indptr, indices, counts)
-
-
-@contextmanager
-def torch_threads() -> Iterator[None]:
-    """Run numba with torch's number of threads, and leave torch with it.
-
-    Both share one OpenMP runtime: a numba kernel would otherwise reset torch's threads, and with them the last bits of
-    every later sum, so that a resumed run would differ from a straight one.
-    """
-    threads = torch.get_num_threads()
-    numba.set_num_threads(min(threads, numba.config.NUMBA_NUM_THREADS))
-    try:
-        yield
-    finally:
-        torch.set_num_threads(threads)
-
-
-def _balanced(indptr: np.ndarray, chunks: int = 256) -> np.ndarray:
-    """Row boundaries (chunks + 1,) that give every chunk about the same number of edges."""
-    targets = np.linspace(0, indptr[-1], chunks + 1)
-    bounds = np.searchsorted(indptr, targets).astype(np.int64)
-    bounds[0], bounds[-1] = 0, len(indptr) - 1
-    return bounds
-
-
-@numba.njit(cache=True, nogil=True)
-def _counting_sort(rows: np.ndarray, cols: np.ndarray, n: int) -> tuple[np.ndarray, np.ndarray]:
-    indptr = np.zeros(n + 1, np.int64)
-    for r in rows:
-        indptr[r + 1] += 1
-    for i in range(n):
-        indptr[i + 1] += indptr[i]
-    position = indptr[:-1].copy()
-    indices = np.empty(len(rows), cols.dtype)
-    for k in range(len(rows)):
-        indices[position[rows[k]]] = cols[k]
-        position[rows[k]] += 1
-    return indptr, indices
-
-
-@numba.njit(cache=True, parallel=True, nogil=True)
-def _sort_rows(indptr: np.ndarray, indices: np.ndarray) -> np.ndarray:
-    """Sort every row in place and move its unique columns to the front; returns how many each row has."""
-    n = len(indptr) - 1
-    counts = np.zeros(n, np.int64)
-    for i in numba.prange(n):
-        row = indices[indptr[i] : indptr[i + 1]]
-        row.sort()
-        k = 0
-        for p in range(len(row)):
-            if p == 0 or row[p] != row[k - 1]:
-                row[k] = row[p]
-                k += 1
-        counts[i] = k
-    return counts
-
-
-@numba.njit(cache=True, nogil=True)
-def _squeeze(indptr: np.ndarray, indices: np.ndarray, counts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    n = len(counts)
-    out_indptr = np.zeros(n + 1, np.int64)
-    for i in range(n):
-        out_indptr[i + 1] = out_indptr[i] + counts[i]
-    out = np.empty(out_indptr[n], indices.dtype)
-    for i in range(n):
-        out[out_indptr[i] : out_indptr[i + 1]] = indices[indptr[i] : indptr[i] + counts[i]]
-    return out_indptr, out
+def _aligned(x: np.ndarray, factor: np.ndarray | None) -> np.ndarray:
+    """x (s, d), times factor (s,), with rows on cache lines of their own: x itself where that is so already."""
+    if factor is None and rows_aligned(x):
+        return x
+    out = padded(len(x), x.shape[1], np.uint16 if x.dtype == np.uint16 else np.float32)
+    np.multiply(x, 1 if factor is None else factor[:, None], out=out, casting="unsafe")
+    return out
 
 
 @numba.njit(cache=True, nogil=True)
@@ -276,13 +203,10 @@ def _insert_diagonal(indptr: np.ndarray, indices: np.ndarray, missing: np.ndarra
     return out_indptr, out
 
 
-@numba.njit(cache=True, parallel=True, nogil=True)
-def _gather(indptr: np.ndarray, indices: np.ndarray, bounds: np.ndarray, x: np.ndarray, out: np.ndarray) -> None:
-    """out[i] = sum of x[j] over the neighbours j of i, in CSR order; chunks are balanced by edges."""
-    d = x.shape[1]
-    for chunk in numba.prange(len(bounds) - 1):
-        for i in range(bounds[chunk], bounds[chunk + 1]):
-            for p in range(indptr[i], indptr[i + 1]):
-                j = indices[p]
-                for k in range(d):
-                    out[i, k] += x[j, k]
+@numba.njit(cache=True, nogil=True)
+def _gather_float64(indptr: np.ndarray, indices: np.ndarray, x: np.ndarray, out: np.ndarray) -> None:
+    """out[i] = sum of x[j] over the neighbours j of i: for checks, not for speed."""
+    for i in range(len(indptr) - 1):
+        for p in range(indptr[i], indptr[i + 1]):
+            for k in range(x.shape[1]):
+                out[i, k] += x[indices[p], k]

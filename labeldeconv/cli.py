@@ -155,11 +155,12 @@ def inspect(
             _print_tree(found.get("name", data), {k: v for k, v in found.items() if k not in ("name", "files")})
             _print_tree("files there", found.get("files", {}))
         raise
-    card, warnings = data_card(source.graph), list(source.warnings)
+    graph = source.graph.resplit(settings.split, settings.data_seed)
+    card, warnings = data_card(graph), list(source.warnings)
     try:
-        if told := attribute_warning(settings.encoder, source.graph):
+        if told := attribute_warning(settings.encoder, graph):
             warnings.append(told)
-        cost: dict[str, Any] = estimate(source.graph, settings)
+        cost: dict[str, Any] = estimate(graph, settings)
     except LabelDeconvError as error:
         cost = {"not estimated": str(error)}
     if as_json:
@@ -252,7 +253,8 @@ def _dry_run(settings: Config, as_json: bool) -> None:
     from labeldeconv.record import Cache
 
     method_named(settings.method)
-    cost = estimate(open_data(settings.data, settings.data_seed, Cache()).graph, settings)
+    graph = open_data(settings.data, settings.data_seed, Cache()).graph.resplit(settings.split, settings.data_seed)
+    cost = estimate(graph, settings)
     if as_json:
         return _print_json({"settings": settings.model_dump(), "estimate": cost})
     console.print(settings.to_toml(), highlight=False, markup=False)

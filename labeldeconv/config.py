@@ -10,6 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field
 Count = Annotated[int, Field(ge=1)]
 Fraction = Annotated[float, Field(ge=0.0, le=1.0)]
 Positive = Annotated[float, Field(gt=0.0)]
+Share = Annotated[float, Field(gt=0.0, lt=1.0)]
 NonNegative = Annotated[float, Field(ge=0.0)]
 
 
@@ -61,6 +62,8 @@ class LabelConfig(Settings):
     """Loss = (1 - w) mean over train nodes + w mean over the others (the authors' code); None: one plain mean."""
     adjacency: AdjacencyConfig = AdjacencyConfig()
     """The A-hat of K_i = A-hat^i Y."""
+    store: Literal["uint16", "float32"] = "uint16"
+    """How K is kept on disk: fixed point (half the memory, at most 7.7e-6 off per hop), or float32."""
 
 
 class TrainConfig(Settings):
@@ -243,6 +246,9 @@ class Config(Settings):
     """Seed of everything random in the run."""
     data_seed: Annotated[int, Field(ge=0)] = 0
     """Seed of a generated graph, or of the split made where the data has none."""
+    split: Annotated[list[Share], Field(min_length=2, max_length=2)] | None = None
+    """Shares of train and validation nodes, the rest is test: a new split, class by class, instead of the data's own.
+    [0.08, 0.02] is the low-label setting of ogbn-products."""
     device: str = "auto"
     """'cpu', 'cuda', ...; 'auto' takes a GPU where there is one."""
     log: Literal["none", "tensorboard", "wandb"] = "none"

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from labeldeconv.errors import DataError
+from labeldeconv.errors import ConfigError, DataError
 from labeldeconv.texts import Texts
 
 if TYPE_CHECKING:
@@ -166,6 +166,15 @@ class AttributedGraph:
     def node_id(self, node: int) -> str:
         """The user's id of a node, as text."""
         return str(node if self.ids is None else self.ids[node])
+
+    def resplit(self, fractions: Sequence[float] | None, seed: int) -> AttributedGraph:
+        """The same graph with a new stratified split of these train and val shares; None leaves it as it is."""
+        if fractions is None:
+            return self
+        train, val = fractions
+        if train + val >= 1:
+            raise ConfigError(f"split: shares of train and validation nodes below 1 in sum expected, got {train + val}")
+        return self.with_split(Split.stratified(self.labels, seed, (train, val)))
 
     def with_split(self, split: Split) -> AttributedGraph:
         """The same graph with another split."""

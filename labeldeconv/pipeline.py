@@ -115,6 +115,7 @@ def run(
         graph = source.graph
         for warning in source.warnings:
             say(f"[yellow]warning[/] {warning}")
+    graph = graph.resplit(config.split, config.data_seed)
     job = make_job(config, graph, cache)
     if mismatch := attribute_warning(config.encoder, graph):
         say(f"[yellow]warning[/] {mismatch}")

@@ -19,6 +19,7 @@ from labeldeconv.config import Settings
 from labeldeconv.data.inductive import training_view
 from labeldeconv.encoders.tokens import TokenStore, write_tokens
 from labeldeconv.errors import ConfigError
+from labeldeconv.gather import dequantize
 from labeldeconv.gnns.base import GNN, Psi
 from labeldeconv.graph import AttributedGraph
 from labeldeconv.job import Job, Soft
@@ -212,11 +213,13 @@ def hops(job: Job, Y: Stage, number: int) -> Stage:
         "edges": job.graph.fingerprint("edges"),
         "adjacency": adjacency.model_dump(),
         "hops": number,
+        "store": job.config.labels.store,
     }
 
     def build(folder: Path) -> None:
         adj = Adjacency.from_edges(job.graph.edges, job.graph.num_nodes, adjacency)
-        write_hop_labels(adj, np.load(Y.path / "pseudo_labels.npy"), number, folder / "hop_labels.npy")
+        Y_on_disk = np.load(Y.path / "pseudo_labels.npy", mmap_mode="r")
+        write_hop_labels(adj, Y_on_disk, number, folder / "hop_labels.npy", job.config.labels.store)
 
     return job.stage("hops", "hops", parts, build)
 
@@ -233,7 +236,7 @@ def choice(job: Job, K: Stage) -> Stage:
 
     def build(folder: Path) -> Mapping[str, Any]:
         adj = Adjacency.from_edges(job.graph.edges, job.graph.num_nodes, adjacency)
-        hop_labels = np.load(K.path / "hop_labels.npy", mmap_mode="r")
+        hop_labels = dequantize(np.load(K.path / "hop_labels.npy"))
         found = choose_gamma(load_features(X), hop_labels, adj, job.graph.labels, split, job.task)
         tried = [{"gamma": [round(float(g), 4) for g in c.gamma], "val": c.score, "error": c.error} for c in found]
         return {"gamma": [float(g) for g in found[0].gamma], "candidates": tried}

@@ -90,6 +90,7 @@ def approximation(
     """Train the four GNNs on X_PNE of `config.data` and write numbers and plot."""
     cache = cache or Cache()
     graph = graph or open_data(config.data, config.data_seed, cache).graph
+    graph = graph.resplit(config.split, config.data_seed)
     curves = [_train(name, config, epochs, graph, cache) for pair in PAIRS for name in pair]
     out = out or Path("runs") / f"{graph.name}-approximation"
     out.mkdir(parents=True, exist_ok=True)

@@ -16,6 +16,7 @@ from safetensors.torch import load_file
 
 from labeldeconv.analysis.runs import RunDirectory
 from labeldeconv.evaluate import paired_p
+from labeldeconv.gather import dequantize
 from labeldeconv.gnns.base import Psi
 from labeldeconv.names import gnn_builder
 from labeldeconv.stages import psi_logits
@@ -84,7 +85,7 @@ def _run(run: RunDirectory) -> RunOutcome:
     distance = None
     if run.gamma is not None:
         graph, K = run.labelled_graph()
-        Y = np.asarray(K[:, 0])
+        Y = dequantize(np.asarray(K[:, 0]))
         inverse = run.inverse_labels(K, Task.of(graph), np.arange(len(K)))
         distance = round(float(np.linalg.norm(inverse - Y) / max(float(np.linalg.norm(Y)), 1e-300)), 4)
     names = run.name, run.method, run.gnn, run.seed

@@ -21,6 +21,7 @@ import numpy as np
 from labeldeconv.analysis.runs import run_with_gamma
 from labeldeconv.analysis.tfidf import Tfidf
 from labeldeconv.errors import DataError
+from labeldeconv.gather import dequantize
 from labeldeconv.graph import AttributedGraph
 from labeldeconv.task import Task
 
@@ -119,7 +120,7 @@ def similarity(
         if kind == "inverse":
             rows = source.inverse_labels(K, task, ids)
         else:
-            rows = np.nan_to_num(task.targets(graph.labels[ids])) if kind == "true" else np.array(K[ids, 0])
+            rows = np.nan_to_num(task.targets(graph.labels[ids])) if kind == "true" else dequantize(K[ids, 0])
         return rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-12)
 
     near = _near_pairs(texts, usable, min(sample, len(usable)), rng)

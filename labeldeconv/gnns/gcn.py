@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch_geometric.nn import GCNConv
 
-from labeldeconv.adjacency import Adjacency
+from labeldeconv.adjacency import Adjacency, convolve
 from labeldeconv.gnns.base import GNN, Step
 from labeldeconv.gnns.norms import make_norm
 
@@ -70,7 +70,8 @@ class GCN(GNN):
         if i == 0:
             h = F.dropout(h, self.input_dropout, self.training)
         conv: Any = self.convs[i]
-        h = conv.lin(h) + conv.bias if adj is None else conv(h, adj.on(h.device))
+        h = conv.lin(h)
+        h = (h if adj is None else convolve(adj, h)) + conv.bias
         if i < self.hops - 1:
             h = F.dropout(self.norms[i](h).relu(), self.dropout, self.training)
         return h

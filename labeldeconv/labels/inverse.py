@@ -15,6 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from labeldeconv.gather import dequantize
 from labeldeconv.task import Task
 
 
@@ -22,7 +23,7 @@ class InverseLabels(nn.Module):
     """Node ids to soft targets (1 - alpha) Y + alpha NORMALIZE(Y(gamma)). Owns gamma'.
 
     Args:
-        hop_labels: K (n, h, c), in memory or memory-mapped; K[:, 0] is Y.
+        hop_labels: K (n, h, c), in memory or memory-mapped, float or uint16 fixed point; K[:, 0] is Y.
         alpha: share of the inverse labels; 0 gives the plain pseudo labels of WO/LD.
         task: says what NORMALIZE is: a `Task`, or None for multi-class.
         gamma: where gamma starts (h,); None is uniform, as in the paper.
@@ -49,7 +50,8 @@ class InverseLabels(nn.Module):
 
     def forward(self, ids: np.ndarray | Tensor) -> Tensor:
         """Targets (b, c) of the nodes with ids (b,), differentiable in gamma'."""
-        K = torch.as_tensor(self.hop_labels[np.asarray(ids)]).to(self.gamma_logits)  # (b, h, c)
+        rows = self.hop_labels[np.asarray(ids)]  # (b, h, c)
+        K = torch.as_tensor(dequantize(rows) if isinstance(rows, np.ndarray) else rows).to(self.gamma_logits)
         if self.alpha == 0.0:
             return K[:, 0]
         inverse = (self.gamma[:, None] * K).sum(1)  # (b, c); a row does not depend on its batch, to the bit

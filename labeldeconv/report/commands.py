@@ -8,7 +8,7 @@ from typing import Any
 
 from labeldeconv.report.blocks import Block, Cell, Command, Section, Table
 from labeldeconv.report.source import Source
-from labeldeconv.settings import load_config, parse_config
+from labeldeconv.settings import load_config
 
 MOST_RUNS = 12
 NAMED = ("data", "method", "seed", "encoder.name", "gnn.name")  # settings with an option of their own
@@ -40,8 +40,10 @@ def settings_section(source: Source) -> Section | None:
                 [False, False, False],
             )
         )
-    config = parse_config(reference.settings)
-    blocks.append(Command(f"All settings ({reference.path.name}/config.toml)", config.to_toml(), folded=True))
+    written = reference.path / "config.toml"
+    if written.is_file():
+        text = written.read_text(encoding="utf-8")
+        blocks.append(Command(f"All settings ({reference.path.name}/config.toml)", text, folded=True))
     return Section("settings", "Settings", blocks)
 
 

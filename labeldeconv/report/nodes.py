@@ -12,6 +12,7 @@ import numpy as np
 
 from labeldeconv.adjacency import Adjacency
 from labeldeconv.data.export import probabilities
+from labeldeconv.gather import dequantize
 from labeldeconv.graph import AttributedGraph
 from labeldeconv.labels.inverse import InverseLabels
 from labeldeconv.report.blocks import Explorer, Section, embedded
@@ -116,7 +117,7 @@ def _bars(source: Source, chosen: np.ndarray) -> tuple[list[Any], list[str], str
         place = np.full(graph.num_nodes, -1)
         place[rows_of] = np.arange(len(rows_of))
         known = place[chosen] >= 0
-        K = np.asarray(K[place[chosen].clip(0)], dtype=np.float32)  # (m, h, c)
+        K = dequantize(np.array(K[place[chosen].clip(0)]))  # (m, h, c)
         K = K[:, None] if K.ndim == 2 else K
         K[~known] = np.nan
         slices += ["K0 pseudo", *(f"K{i}" for i in range(1, K.shape[1]))]

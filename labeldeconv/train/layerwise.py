@@ -12,6 +12,7 @@ import torch
 
 from labeldeconv.adjacency import Adjacency
 from labeldeconv.gnns.base import GNN
+from labeldeconv.outofcore import scratch
 from labeldeconv.train.sampling import sample_rows
 
 BLOCK_ENTRIES = 1 << 18  # entries of A-hat per block; a node with more has a block of its own
@@ -46,11 +47,3 @@ def row_blocks(adj: Adjacency, targets: np.ndarray) -> list[np.ndarray]:
     """Targets (m,) in order, cut where a block reaches BLOCK_ENTRIES entries."""
     entries = np.cumsum(adj.indptr[targets + 1] - adj.indptr[targets])
     return [ids for ids in np.split(targets, np.flatnonzero(np.diff(entries // BLOCK_ENTRIES)) + 1) if len(ids)]
-
-
-def scratch(folder: Path, name: str, shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
-    """A memory map without a name: its file goes away with it, even after a kill."""
-    path = folder / f"{name}.tmp.npy"
-    out = np.lib.format.open_memmap(path, mode="w+", dtype=dtype, shape=shape)
-    path.unlink()
-    return out

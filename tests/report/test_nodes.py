@@ -37,6 +37,19 @@ def test_bars_are_hop_labels_and_their_mix(tmp_path):
             assert row == pytest.approx([100 * v for v in want], abs=0.51)
 
 
+def test_fixed_point_hop_labels_are_read(tmp_path):
+    write_run(tmp_path, ring())
+    want, _ = data(open_source(tmp_path))
+    K = np.load(tmp_path / "hop_labels.npy")
+    np.save(tmp_path / "hop_labels.npy", np.round(K * 65535).astype(np.uint16))
+    got, _ = data(open_source(tmp_path))
+    assert np.allclose(
+        [v for n in got["nodes"] for row in n["b"][1] for v in row],
+        [v for n in want["nodes"] for row in n["b"][1] for v in row],
+        atol=1,
+    )
+
+
 def test_predictions_count_seeds_that_are_right(tmp_path):
     source = open_source(write_comparison(tmp_path, ring(), seeds=3))
     found, _ = data(source)

@@ -1,0 +1,224 @@
+"""Hop labels K_{i+1} = D^-1 A K_i against torch CSR, PyG's spmm and scipy, and against the load-only bound.
+
+    python benchmarks/hops.py --shape arxiv            # or products, proteins
+    python benchmarks/hops.py --shape products --json
+    python benchmarks/hops.py --shape products --disk  # five hops to disk in blocks: peak memory
+
+Graphs are synthetic with the node, edge and class counts of the OGB ones: power-law degrees, 75% of edges inside
+communities, shuffled ids. Rounds are interleaved in one process on the same data; ratios are of the minimum CPU time
+(user + system of all threads) and of the minimum wall time. `bound` runs the same loop over the same indices and only
+loads the rows: no kernel with this access pattern can be faster. `counted` is hop 1 straight from integer labels.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import json
+import subprocess
+import sys
+import tempfile
+import time
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numba
+import numpy as np
+import scipy
+import torch
+import torch_geometric
+from torch_geometric.utils import spmm
+
+from labeldeconv.adjacency import Adjacency
+from labeldeconv.csr import build_csr
+from labeldeconv.gather import count_classes, dequantize, gather, padded, quantize, row_reducer
+from labeldeconv.labels.hops import write_hop_labels
+from labeldeconv.record import peak_memory_mib
+
+SHAPES = {
+    "arxiv": (169_343, 1_157_799, 40),
+    "products": (2_449_029, 61_859_140, 47),
+    "proteins": (132_534, 39_561_252, 112),
+}
+_load_row = row_reducer("or")
+
+
+@numba.njit(nogil=True)
+def _load_rows(indptr, edges, x, out, indices, stride, out_stride, scale, form, lo, hi):
+    for i in range(lo, hi):
+        row = out + np.uint64(i) * out_stride
+        _load_row(x, indices, indptr[i], indptr[i + 1], edges - 1, stride, scale[i], row, form)
+
+
+def make_edges(n: int, e: int, seed: int = 0) -> np.ndarray:
+    """(2, e) int32: sources by a power law, 75% of targets near them in a hidden order, the others anywhere."""
+    rng = np.random.default_rng(seed)
+    ends = np.cumsum(rng.pareto(2.0, n) + 1)
+    order = rng.permutation(n).astype(np.int32)
+    out = np.empty((2, e), np.int32)
+    for lo in range(0, e, 1 << 22):
+        size = min(1 << 22, e - lo)
+        place = np.searchsorted(ends, rng.random(size) * ends[-1]).clip(0, n - 1)
+        near = np.clip(place + rng.integers(-500, 500, size), 0, n - 1)
+        out[0, lo : lo + size] = order[place]
+        out[1, lo : lo + size] = order[np.where(rng.random(size) < 0.75, near, rng.integers(0, n, size))]
+    return out
+
+
+def measure(work: Callable[[], Any]) -> dict[str, float]:
+    """CPU and wall seconds of one call."""
+    gc.collect()
+    cpu, wall = time.process_time(), time.perf_counter()
+    work()
+    return {"cpu": time.process_time() - cpu, "wall": time.perf_counter() - wall}
+
+
+def interleaved(works: dict[str, Callable[[], Any]], rounds: int) -> dict[str, list[dict[str, float]]]:
+    """Every work once to warm up, then `rounds` times in turn."""
+    for work in works.values():
+        work()
+    out: dict[str, list[dict[str, float]]] = {name: [] for name in works}
+    for _ in range(rounds):
+        for name, work in works.items():
+            out[name].append(measure(work))
+    return out
+
+
+def summary(runs: dict[str, list[dict[str, float]]], clock: str) -> dict[str, dict[str, float]]:
+    """Minimum and median of a clock."""
+    times = {name: [r[clock] for r in rows] for name, rows in runs.items()}
+    return {name: {"min": min(t), "median": float(np.median(t))} for name, t in times.items()}
+
+
+def run(shape: str, rounds: int) -> dict[str, Any]:
+    """All ratios of one shape."""
+    n, e, c = SHAPES[shape]
+    edges = make_edges(n, e)
+
+    def scipy_csr() -> Any:
+        rows, cols = np.concatenate([edges[1], edges[0]]), np.concatenate([edges[0], edges[1]])
+        ones = np.ones(len(rows), np.float32)
+        return scipy.sparse.coo_matrix((ones, (rows, cols)), shape=(n, n)).tocsr()
+
+    builds = {"own": lambda: build_csr(edges[1], edges[0], n, both_ways=True), "scipy": scipy_csr}
+    csr = interleaved(builds, min(rounds, 3))
+
+    adj = Adjacency.from_edges(edges, n)
+    indptr, indices, left = adj.indptr, adj.indices, adj.left
+    assert left is not None
+    rng = np.random.default_rng(0)
+    classes = rng.integers(0, c, n)
+    Y = rng.random((n, c), dtype=np.float32)
+    x, u, hot = padded(n, c, np.float32), padded(n, c, np.uint16), padded(n, c, np.float32)
+    x[:], u[:] = Y, quantize(Y)
+    hot[:] = np.eye(c, dtype=np.float32)[classes]
+    values = np.repeat(left, np.diff(indptr))
+    warnings.filterwarnings("ignore", message="Sparse")
+    T = torch.sparse_csr_tensor(
+        torch.from_numpy(indptr), torch.from_numpy(indices.astype(np.int64)), torch.from_numpy(values), size=(n, n)
+    )
+    S = scipy.sparse.csr_matrix((values, indices, indptr.astype(np.int32)), shape=(n, n))
+    dense = torch.from_numpy(Y)
+    works: dict[str, Callable[[], Any]] = {
+        "own_float32": lambda: gather(indptr, indices, left, x),
+        "torch_csr": lambda: T @ dense,
+        "own_uint16": lambda: gather(indptr, indices, left, u),
+        "pyg_spmm": lambda: spmm(T, dense),
+        "counted": lambda: count_classes(indptr, indices, left, classes, hot),
+        "scipy": lambda: S @ Y,
+        "bound": lambda: gather(indptr, indices, left, x, _load_rows),
+        "bound_uint16": lambda: gather(indptr, indices, left, u, _load_rows),
+    }
+    reference = (S.astype(np.float64)[:1000] @ Y.astype(np.float64)) if n > 1000 else S @ Y
+    errors = {
+        "float32": float(np.abs(works["own_float32"]()[:1000] - reference).max()),
+        "uint16": float(np.abs(dequantize(works["own_uint16"]()[:1000]) - reference).max()),
+    }
+    runs = interleaved(works, rounds)
+    report: dict[str, Any] = {"shape": shape, "nodes": n, "entries": len(indices), "columns": c, "errors": errors}
+    for clock in ("cpu", "wall"):
+        t = summary(runs, clock)
+        b = summary(csr, clock)
+        own, small = t["own_float32"]["min"], t["own_uint16"]["min"]
+        report[clock] = {
+            "ratio_torch_csr": t["torch_csr"]["min"] / own,
+            "ratio_pyg_spmm": t["pyg_spmm"]["min"] / own,
+            "ratio_scipy": t["scipy"]["min"] / own,
+            "ratio_torch_csr_uint16": t["torch_csr"]["min"] / small,
+            "ratio_pyg_spmm_uint16": t["pyg_spmm"]["min"] / small,
+            "ratio_torch_csr_counted": t["torch_csr"]["min"] / t["counted"]["min"],
+            "bound_share": t["bound"]["min"] / own,
+            "bound_share_uint16": t["bound_uint16"]["min"] / small,
+            "bound_over_torch_csr": t["torch_csr"]["min"] / t["bound"]["min"],
+            "ratio_csr_scipy": b["scipy"]["min"] / b["own"]["min"],
+        }
+    names = ("ratio_torch_csr", "ratio_pyg_spmm", "ratio_scipy", "bound_share")
+    versions = {m.__name__: m.__version__ for m in (torch, torch_geometric, scipy, numba)}
+    return {
+        **{k: report["cpu"][k] for k in names},
+        **report,
+        "threads": torch.get_num_threads(),
+        "versions": versions,
+        "raw": {**runs, **{f"csr_{k}": v for k, v in csr.items()}},
+    }
+
+
+def disk(shape: str, hops: int = 5) -> dict[str, Any]:
+    """Peak memory of `hops` hops from CSR and labels on disk to hop labels on disk, in a process of its own."""
+    n, e, c = SHAPES[shape]
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        adj = Adjacency.from_edges(make_edges(n, e), n)
+        for part in ("indptr", "indices", "left"):
+            np.save(folder / f"{part}.npy", getattr(adj, part))
+        Y = np.lib.format.open_memmap(folder / "Y.npy", mode="w+", dtype=np.float32, shape=(n, c))
+        for lo in range(0, n, 1 << 18):
+            Y[lo : lo + (1 << 18)] = np.random.default_rng(lo).dirichlet(np.ones(c), min(1 << 18, n - lo))
+        Y.flush()
+        del adj, Y
+        command = [sys.executable, __file__, "--folder", name, "--hops", str(hops)]
+        done = subprocess.run(command, capture_output=True, text=True, check=True)
+        return {"shape": shape, **json.loads(done.stdout)}
+
+
+def hops_on_disk(folder: Path, hops: int) -> dict[str, Any]:
+    """The process that `disk` measures."""
+    parts = {part: np.load(folder / f"{part}.npy", mmap_mode="r") for part in ("indptr", "indices", "left")}
+    adj = Adjacency(parts["indptr"], parts["indices"], parts["left"], None, True)
+    before = peak_memory_mib()
+    taken = measure(
+        lambda: write_hop_labels(adj, np.load(folder / "Y.npy", mmap_mode="r"), hops, folder / "hop_labels.npy")
+    )
+    size = (folder / "hop_labels.npy").stat().st_size / 2**20
+    return {"hops": hops, "peak_mib": peak_memory_mib(), "at_start_mib": before, "file_mib": size, **taken}
+
+
+def main() -> None:
+    """Parse, run, print."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--shape", choices=[*SHAPES], default="arxiv")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--disk", action="store_true", help="peak memory of five hops to disk")
+    parser.add_argument("--json", action="store_true", help="one JSON line")
+    parser.add_argument("--folder", type=Path, help=argparse.SUPPRESS)
+    parser.add_argument("--hops", type=int, default=5, help=argparse.SUPPRESS)
+    args = parser.parse_args()
+    if args.folder:
+        print(json.dumps(hops_on_disk(args.folder, args.hops)))
+        return
+    result = disk(args.shape, args.hops) if args.disk else run(args.shape, args.rounds)
+    if args.json or args.disk:
+        print(json.dumps(result))
+        return
+    print(f"{args.shape}: {result['nodes']:,} nodes, {result['entries']:,} entries, {result['columns']} columns")
+    for name, cpu in result["cpu"].items():
+        print(f"  {name:26} cpu {cpu:6.2f}   wall {result['wall'][name]:6.2f}")
+    print(
+        f"  largest error of a hop: float32 {result['errors']['float32']:.1e}, uint16 {result['errors']['uint16']:.1e}"
+    )
+
+
+if __name__ == "__main__":
+    main()

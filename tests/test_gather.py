@@ -1,0 +1,139 @@
+"""The gather kernel and CSR by two routes: against dense float64, one thread against two, padded against not."""
+
+import numpy as np
+import pytest
+import torch
+from conftest import random_edges
+
+from labeldeconv.adjacency import Adjacency, propagate
+from labeldeconv.config import AdjacencyConfig
+from labeldeconv.csr import build_csr, transpose_csr
+from labeldeconv.gather import SEGMENT, count_classes, dequantize, gather, padded, quantize, rows_aligned
+
+
+@pytest.fixture
+def threads():
+    before = torch.get_num_threads()
+    yield torch.set_num_threads
+    torch.set_num_threads(before)
+
+
+def star(n: int) -> np.ndarray:
+    """Node 0 is everyone's neighbour: a row longer than a segment."""
+    return np.stack([np.zeros(n - 1, np.int64), np.arange(1, n)])
+
+
+@pytest.mark.parametrize("columns", [1, 15, 16, 17, 47, 112, 128, 129, 300])
+def test_float32_equals_dense_float64(columns):
+    n = 300
+    adj = Adjacency.from_edges(np.concatenate([random_edges(n, 2000), star(n)], axis=1), n)
+    Y = np.random.default_rng(0).random((n, columns), dtype=np.float32)
+    dense = adj.dense().astype(np.float64)
+    exact = 1.0 / np.diff(adj.indptr)
+    dense = (dense > 0) * exact[:, None]
+    expected = Y.astype(np.float64)
+    for K in propagate(adj, Y, 4):
+        assert np.abs(K - expected).max() < 1e-6
+        expected = dense @ expected
+
+
+@pytest.mark.parametrize("columns", [1, 31, 32, 33, 47, 112, 300])
+def test_uint16_equals_dense_float64(columns):
+    n = 300
+    adj = Adjacency.from_edges(np.concatenate([random_edges(n, 2000), star(n)], axis=1), n)
+    Y = np.random.default_rng(0).dirichlet(np.ones(columns), n).astype(np.float32)
+    dense = (adj.dense() > 0) / np.diff(adj.indptr)[:, None]
+    expected = Y.astype(np.float64)
+    for K in propagate(adj, quantize(Y), 3):
+        assert K.dtype == np.uint16
+        assert np.abs(dequantize(K) - expected).max() < 2e-5
+        expected = dense @ expected
+
+
+def test_long_rows_neither_overflow_nor_lose_digits():
+    n = 100_000
+    indptr, indices = np.array([0, n]), np.arange(n, dtype=np.int32)
+    assert n > 65536 > SEGMENT  # more than a uint32 sum of largest values could hold without segments
+    for dtype, one, tolerance in ((np.float32, 1.0, 1e-6), (np.uint16, 65535, 0)):
+        x = padded(n, 3, dtype)
+        x[:] = one
+        out = gather(indptr, indices, np.array([1 / n]), x)
+        assert np.abs(out[0].astype(np.float64) / one - 1).max() <= tolerance
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.uint16])
+def test_bit_equal_for_any_number_of_threads(threads, dtype):
+    n = 20_000
+    adj = Adjacency.from_edges(random_edges(n, 100_000), n)
+    Y = np.random.default_rng(0).random((n, 40), dtype=np.float32)
+    x = quantize(Y) if dtype == np.uint16 else Y
+    results = []
+    for number in (1, 2, 3):
+        threads(number)
+        results.append(list(propagate(adj, x, 2))[-1].tobytes())
+        assert torch.get_num_threads() == number
+    assert results[0] == results[1] == results[2]
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.uint16])
+def test_counted_classes_equal_summed_rows(dtype):
+    n, c = 3000, 40
+    adj = Adjacency.from_edges(random_edges(n, 20_000), n)
+    classes = np.random.default_rng(0).integers(0, c + 1, n)  # c is a row of zeros
+    x = padded(n, c, dtype)
+    x[:] = np.eye(c + 1)[classes][:, :c] * (65535 if dtype == np.uint16 else 1)
+    counted = count_classes(adj.indptr, adj.indices, adj.left, classes, x)
+    np.testing.assert_allclose(dequantize(counted), dequantize(adj @ x), atol=2e-5 if dtype == np.uint16 else 1e-6)
+
+
+def test_views_are_read_in_place_only_where_rows_are_aligned():
+    x = padded(10, 20, np.float32)
+    assert rows_aligned(x)
+    assert not rows_aligned(x[:, 1:])
+    assert not rows_aligned(np.ascontiguousarray(x))
+    with pytest.raises(ValueError, match="cache lines"):
+        gather(np.array([0, 1]), np.array([0], np.int32), None, np.zeros((1, 3), np.float32))
+
+
+def dense_pattern(rows, cols, n, both_ways, diagonal):
+    out = np.zeros((n, n), bool)
+    out[rows, cols] = True
+    out |= out.T if both_ways else False
+    np.fill_diagonal(out, diagonal)
+    return out
+
+
+@pytest.mark.parametrize("both_ways", [False, True])
+@pytest.mark.parametrize("diagonal", [False, True])
+@pytest.mark.parametrize(("n", "e"), [(1, 0), (3, 9), (700, 5000), (5000, 150_000)])
+def test_csr_equals_dense(n, e, both_ways, diagonal):
+    rows, cols = np.random.default_rng(n).integers(0, n, (2, e))
+    indptr, indices = build_csr(rows, cols, n, both_ways, diagonal)
+    expected = dense_pattern(rows, cols, n, both_ways, diagonal)
+    np.testing.assert_array_equal(np.diff(indptr), expected.sum(1))
+    np.testing.assert_array_equal(indices, np.nonzero(expected)[1])
+
+
+def test_csr_of_more_columns_than_one_digit_and_any_threads(threads):
+    n = 3_000_000  # 22 bits: two digits
+    rows, cols = np.random.default_rng(0).integers(0, n, (2, 300_000), dtype=np.int32)
+    results = []
+    for number in (1, 2):
+        threads(number)
+        results.append(build_csr(rows, cols, n, both_ways=True))
+    packed = np.unique(np.concatenate([rows * np.int64(n) + cols, cols * np.int64(n) + rows])[np.tile(rows != cols, 2)])
+    for indptr, indices in results:
+        np.testing.assert_array_equal(np.repeat(np.arange(n), np.diff(indptr)) * n + indices, packed)
+
+
+def test_transposed_rows_of_a_batch():
+    indptr, indices = np.array([0, 2, 3]), np.array([1, 4, 0], np.int32)
+    out_indptr, out_indices = transpose_csr(indptr, indices, 5)
+    np.testing.assert_array_equal(out_indptr, [0, 1, 2, 2, 2, 3])
+    np.testing.assert_array_equal(out_indices, [1, 0, 0])
+
+
+def test_symmetric_normalisation_equals_dense():
+    adj = Adjacency.from_edges(random_edges(80, 300), 80, AdjacencyConfig(normalization="symmetric", self_loops=True))
+    x = np.random.default_rng(0).standard_normal((80, 21)).astype(np.float32)
+    np.testing.assert_allclose(adj @ x, adj.dense() @ x, atol=1e-6)
