@@ -17,7 +17,7 @@ from typing import Any
 
 import labeldeconv
 from labeldeconv.adjacency import Adjacency
-from labeldeconv.errors import MissingExtra
+from labeldeconv.errors import DataError, MissingExtra
 from labeldeconv.record import write_text
 from labeldeconv.report.blocks import Explorer, Figure, Section, embedded
 from labeldeconv.report.commands import settings_section
@@ -57,8 +57,11 @@ def write_report(source: str | Path, out: str | Path | None = None) -> Report:
     if len(page.encode()) > LARGEST:  # only the explorer can be cut further, and everything else is bounded
         room = LARGEST - len(render(opened, [s for s in found if s.key != "nodes"]).encode())
         page = render(opened, sections(opened, max(0, room // 2)))
-    path.parent.mkdir(parents=True, exist_ok=True)
-    write_text(path, page)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_text(path, page)
+    except OSError as error:
+        raise DataError(f"{path}: cannot be written ({error.strerror}); --out names another file") from None
     return Report(path, len(page.encode()), [s.key for s in found])
 
 

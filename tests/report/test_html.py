@@ -6,7 +6,7 @@ from html.parser import HTMLParser
 import pytest
 from run_writing import ring, write_comparison, write_run
 
-from labeldeconv.errors import MissingExtra
+from labeldeconv.errors import DataError, MissingExtra
 from labeldeconv.report.html import LARGEST, digest, write_report
 
 HOSTILE = [
@@ -103,6 +103,13 @@ def test_no_path_of_the_machine_is_told(tmp_path):
     page = write_report(write_comparison(tmp_path / "here", ring())).path.read_text()
     assert str(tmp_path) not in page
     assert "from here." in page
+
+
+def test_a_place_that_cannot_be_written_is_told(tmp_path):
+    write_run(tmp_path / "r", ring())
+    (tmp_path / "file").write_text("")
+    with pytest.raises(DataError, match="--out names another file"):
+        write_report(tmp_path / "r", tmp_path / "file" / "page.html")
 
 
 def test_missing_extra_is_named(tmp_path, monkeypatch):
