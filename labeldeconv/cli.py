@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 from pathlib import Path
@@ -13,12 +12,17 @@ os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 os.environ.setdefault("KMP_BLOCKTIME", "0")
 
 import typer
-from rich.console import Console
 from rich.table import Table
 
+from labeldeconv.cli_analyze import analyze
 from labeldeconv.config import Config
 from labeldeconv.errors import DataError, LabelDeconvError
-from labeldeconv.settings import load_config, parse_set, parse_vary
+from labeldeconv.settings import parse_vary
+from labeldeconv.terminal import AsJson, ConfigFile, Data, Encoder, LogTo, MaxNodes, Out, Sets, console
+from labeldeconv.terminal import part_of as _part
+from labeldeconv.terminal import print_json as _print_json
+from labeldeconv.terminal import print_tree as _print_tree
+from labeldeconv.terminal import settings_of as _settings
 
 if TYPE_CHECKING:
     from labeldeconv.comparison import Comparison
@@ -29,25 +33,9 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     help="Label Deconvolution: learn node features and predictions on attributed graphs.",
 )
-analyze = typer.Typer(no_args_is_help=True, help="Figures of the paper on your own data.")
 app.add_typer(analyze, name="analyze")
-console = Console()
 
-Data = Annotated[str, typer.Argument(help="A folder of tables, a saved graph, or a name from `labeldeconv list`.")]
-AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object on stdout and nothing else.")]
-ConfigFile = Annotated[Path | None, typer.Option("--config", help="Settings as TOML.")]
-Sets = Annotated[list[str] | None, typer.Option("--set", help="One setting, KEY=VALUE, such as train.epochs=2.")]
-Encoder = Annotated[str | None, typer.Option(help="An encoder of `labeldeconv list`, a hub id or a folder.")]
-Out = Annotated[Path | None, typer.Option(help="Run directory; default under runs/.")]
-MaxNodes = Annotated[int | None, typer.Option(min=4, help="Take a connected part of at most this many nodes.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Print the settings and the estimated cost, and stop.")]
-
-
-def _settings(config: Path | None, sets: list[str] | None, **given: Any) -> Config:
-    """Settings of a command: the file, then --set, then the options with a name of their own."""
-    overrides = dict(parse_set(s) for s in sets or [])
-    overrides |= {name.replace("__", "."): value for name, value in given.items() if value is not None}
-    return load_config(config, overrides)
 
 
 @app.command()
@@ -61,6 +49,7 @@ def fit(
     alpha: Annotated[str | None, typer.Option(help="Share of the inverse labels in the target, or auto.")] = None,
     max_nodes: MaxNodes = None,
     out: Out = None,
+    log: LogTo = None,
     config: ConfigFile = None,
     sets: Sets = None,
     dry_run: DryRun = False,
@@ -68,6 +57,7 @@ def fit(
 ) -> None:
     """Train one method with one GNN and one seed; writes a run directory."""
     names = {"data": _part(data, max_nodes), "method": method, "encoder__name": encoder, "gnn__name": gnn, "seed": seed}
+    names["log"] = log
     settings = _settings(config, [*(sets or []), *_label_settings(hops, alpha)], **names)
     if dry_run:
         return _dry_run(settings, as_json)
@@ -96,13 +86,14 @@ def compare(
     encoder: Encoder = None,
     max_nodes: MaxNodes = None,
     out: Out = None,
+    log: LogTo = None,
     config: ConfigFile = None,
     sets: Sets = None,
     dry_run: DryRun = False,
     as_json: AsJson = False,
 ) -> None:
     """Run several methods, GNNs and seeds; stages are shared, finished ones are not run again."""
-    settings = _settings(config, sets, data=_part(data, max_nodes), encoder__name=encoder)
+    settings = _settings(config, sets, data=_part(data, max_nodes), encoder__name=encoder, log=log)
     if dry_run:
         return _dry_run(settings, as_json)
     from labeldeconv.comparison import compare as run_compare
@@ -180,31 +171,6 @@ def inspect(
         console.print(f"[yellow]warning[/] {warning}", highlight=False, soft_wrap=True)
 
 
-@analyze.command("approximation")
-def analyze_approximation(
-    data: Data,
-    epochs: Annotated[int, typer.Option(min=1, help="Epochs of every GNN; none stops early.")] = 200,
-    encoder: Encoder = None,
-    out: Out = None,
-    config: ConfigFile = None,
-    sets: Sets = None,
-    as_json: AsJson = False,
-) -> None:
-    """Training curves of GCN and RevGAT against SpeGCN and SpeGNN on X_PNE (Appendix A.4): numbers and a plot."""
-    from labeldeconv.analysis.approximation import approximation
-
-    result = approximation(_settings(config, sets, data=data, encoder__name=encoder), epochs, out)
-    if as_json:
-        return _print_json(result.to_dict())
-    table = Table(title=f"{result.metric} (%) on {result.data}", title_justify="left")
-    for column in ("GNN", "loss at the end", "val", "test"):
-        table.add_column(column, justify="left" if column == "GNN" else "right")
-    for curve in result.curves:
-        table.add_row(curve.gnn, f"{curve.loss[-1]:.4f}", f"{100 * curve.best_val:.2f}", f"{100 * curve.test:.2f}")
-    console.print(table)
-    console.print(f"numbers and plot: {result.out}", soft_wrap=True)
-
-
 @app.command()
 def export(
     run: Annotated[Path, typer.Argument(help="A run directory.")],
@@ -214,6 +180,24 @@ def export(
     from labeldeconv.data.export import export_run
 
     console.print(str(export_run(run, out)), soft_wrap=True, highlight=False)
+
+
+@app.command()
+def report(
+    run: Annotated[Path, typer.Argument(help="A run directory of `fit`, or the folder of a `compare` or `sweep`.")],
+    out: Annotated[Path | None, typer.Option(help="The HTML file; default report.html in that folder.")] = None,
+    show: Annotated[bool, typer.Option("--open", help="Open it in a browser.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Write one self-contained HTML file: scores, curves, errors, costs and every node to look at."""
+    from labeldeconv.report.html import write_report
+
+    written = write_report(run, out)
+    if show:
+        typer.launch(written.path.resolve().as_uri())
+    if as_json:
+        return _print_json(written.to_dict())
+    console.print(f"report: {written.path} ({written.bytes / 1e6:.1f} MB)", soft_wrap=True, highlight=False)
 
 
 @app.command("list")
@@ -246,11 +230,6 @@ def _print_comparison(result: Comparison) -> None:
     console.print(f"run directory: {result.run}", soft_wrap=True)
 
 
-def _part(data: str, max_nodes: int | None) -> str:
-    """The name of the data, or of a connected part of it."""
-    return data if max_nodes is None else f"{data}#{max_nodes}"
-
-
 def _label_settings(hops: str | None, alpha: str | None) -> list[str]:
     """--hops and --alpha as settings; 'auto' for either lets gamma, which covers both, be chosen."""
     sets = ["labels.gamma=auto"] if "auto" in (hops, alpha) else []
@@ -280,23 +259,6 @@ def _dry_run(settings: Config, as_json: bool) -> None:
         return _print_json({"settings": settings.model_dump(), "estimate": cost})
     console.print(settings.to_toml(), highlight=False, markup=False)
     _print_tree("estimate", cost)
-
-
-def _print_json(value: Any) -> None:
-    sys.stdout.write(json.dumps(value, ensure_ascii=False, default=str) + "\n")
-
-
-def _print_tree(title: str, values: dict[str, Any]) -> None:
-    """Names and values in two columns; nested ones on one line."""
-    table = Table(title=title, title_justify="left", show_header=False, box=None, padding=(0, 2, 0, 0))
-    for name, value in values.items():
-        if isinstance(value, dict):
-            value = ", ".join(f"{k} {v:,}" if isinstance(v, int | float) else f"{k} {v}" for k, v in value.items())
-        elif isinstance(value, int) and not isinstance(value, bool):
-            value = f"{value:,}"
-        table.add_row(name.replace("_", " "), str(value))
-    console.print(table)
-    console.print()
 
 
 def main() -> None:

@@ -126,13 +126,20 @@ def compare(
     for cell, varied in cells:
         results = []
         for seed in range(seeds):
-            name = "-".join([cell.method, cell.gnn.name, *map(_plain, varied.values()), str(seed)])
+            name = cell_name(cell.method, cell.gnn.name, varied, seed)
+            done = len(rows) * seeds + seed
+            say(f"[bold]{name}[/] ({done + 1} of {len(cells) * seeds})")
             results.append(run(load_config(cell, {"seed": seed}), graph, out / name, cache))
             say(f"{name}: val {results[-1].val:.4f} test {results[-1].test:.4f}")
         rows.append(_row(cell, varied, results, graph.num_nodes))
         comparison = Comparison(graph.name, results[0].metric, results[0].higher_is_better, _with_p(rows), out)
         _write(comparison)  # after every cell: an unfinished comparison can be read
     return comparison
+
+
+def cell_name(method: str, gnn: str, varied: Mapping[str, Any], seed: int) -> str:
+    """The folder of a cell's run directory inside the comparison's."""
+    return "-".join([method, gnn, *map(_plain, varied.values()), str(seed)])
 
 
 def _cells(

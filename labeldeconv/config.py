@@ -251,6 +251,8 @@ class Config(Settings):
     [0.08, 0.02] is the low-label setting of ogbn-products."""
     device: str = "auto"
     """'cpu', 'cuda', ...; 'auto' takes a GPU where there is one."""
+    log: Literal["none", "tensorboard", "wandb"] = "none"
+    """Where metrics go besides the run directory (extras 'tensorboard', 'wandb'). Does not change results."""
     encoder: EncoderConfig = EncoderConfig()
     labels: LabelConfig = LabelConfig()
     train: TrainConfig = TrainConfig()

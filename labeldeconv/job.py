@@ -14,6 +14,8 @@ from labeldeconv.config import Config
 from labeldeconv.encoders.base import Encoder
 from labeldeconv.gnns.base import GNN
 from labeldeconv.graph import AttributedGraph
+from labeldeconv.metrics import Log, Watch
+from labeldeconv.progress import say
 from labeldeconv.record import Cache, Stage
 from labeldeconv.task import Task
 from labeldeconv.train.optim import autocast_type
@@ -36,6 +38,7 @@ class Job:
         build_encoder: makes the pre-trained encoder; `encoder_identity` is its content hash.
         build_gnn: makes a GNN for features of the given size.
         gnn_options: all options of the GNN, defaults included, for keys.
+        log: where metrics go besides the stages' own files.
         final: the GNN of a method that trains its own; None for the others.
     """
 
@@ -49,6 +52,7 @@ class Job:
     device: torch.device = field(default_factory=lambda: torch.device("cpu"))
     used: dict[str, Stage] = field(default_factory=dict)
     final: Stage | None = None
+    log: Log | None = None
 
     @property
     def task(self) -> Task:
@@ -69,6 +73,16 @@ class Job:
     def stage(
         self, label: str, name: str, parts: Mapping[str, Any], build: Callable[[Path], Mapping[str, Any] | None]
     ) -> Stage:
-        """Run or recall a stage and remember it under `label`."""
-        self.used[label] = self.cache.stage(name, parts, build)
-        return self.used[label]
+        """Run or recall a stage and remember it under `label`; rows of a recalled one are logged again."""
+        stage = self.cache.stage(name, parts, build)
+        if label not in self.used or self.used[label].key != stage.key:
+            if stage.cached:
+                self.watch(label).replay_stage(stage.path)
+            told = " when computed, now from the cache" if stage.cached else ""
+            say(f"[dim]{label:<10} {stage.seconds:8.1f} s{told}[/]")
+        self.used[label] = stage
+        return stage
+
+    def watch(self, label: str) -> Watch:
+        """What takes the rows of a stage while it trains."""
+        return Watch(label, self.log)

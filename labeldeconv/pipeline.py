@@ -16,6 +16,7 @@ from labeldeconv.data.inductive import training_view
 from labeldeconv.errors import ConfigError
 from labeldeconv.graph import AttributedGraph
 from labeldeconv.job import Job
+from labeldeconv.metrics import open_metrics
 from labeldeconv.names import (
     attribute_warning,
     encoder_builder,
@@ -46,6 +47,7 @@ class Result:
     seconds: dict[str, float]
     peak_mib: dict[str, float | None]
     encoder_nodes: int
+    encoder_nodes_by_stage: dict[str, int]
     cached: list[str]
     settings: dict[str, Any]
     run: Path
@@ -118,10 +120,15 @@ def run(
     if mismatch := attribute_warning(config.encoder, graph):
         say(f"[yellow]warning[/] {mismatch}")
     method = method_named(config.method)
-    X = method(job) if config.setting == "transductive" else _learn_inductively(job, method)
-    final = job.final or stages.gnn(job, X)
     out = out or Path("runs") / f"{graph.name}-{config.method}-{config.gnn.name}-{config.seed}"
-    return _write_run(job, X, final, out)
+    with open_metrics(config.log, out, out.name, config.model_dump()) as log:
+        job.log = log
+        X = method(job) if config.setting == "transductive" else _learn_inductively(job, method)
+        final = job.final or stages.gnn(job, X)
+        result = _write_run(job, X, final, out)
+        if log is not None:
+            log.add({"score/val": result.val, "score/test": result.test}, "score/seed", config.seed)
+    return result
 
 
 def _learn_inductively(job: Job, method: Callable[[Job], Stage]) -> Stage:
@@ -175,6 +182,7 @@ def _write_run(job: Job, X: Stage, final: Stage, out: Path) -> Result:
         for name in names:
             if stage:
                 link(stage.path / name, out / name)
+    counts = {label: stage.info.get("encoder_nodes", 0) for label, stage in job.used.items()}
     result = Result(
         metric=job.task.metric,
         higher_is_better=job.task.higher_is_better,
@@ -183,7 +191,8 @@ def _write_run(job: Job, X: Stage, final: Stage, out: Path) -> Result:
         gamma=trained.info["gamma"] if trained else None,
         seconds={label: stage.seconds for label, stage in job.used.items()},
         peak_mib={label: stage.peak_mib for label, stage in job.used.items()},
-        encoder_nodes=sum(stage.info.get("encoder_nodes", 0) for stage in job.used.values()),
+        encoder_nodes=sum(counts.values()),
+        encoder_nodes_by_stage=counts,
         cached=[label for label, stage in job.used.items() if stage.cached],
         settings=job.config.model_dump(),
         run=out,

@@ -119,7 +119,9 @@ def gnn(job: Job, inputs: Stage, label: str = "gnn", soft: Soft | None = None) -
         if job.config.setting == "inductive":
             feed = _inductive_feed(job, model, x, feed, folder)
         given = SoftLabels(load_pseudo_labels(soft.labels), soft.ids, soft.weight) if soft else None
-        run = train_gnn(model, feed, job.task, job.graph.labels, job.graph.split, config, seed, folder, given)
+        run = train_gnn(
+            model, feed, job.task, job.graph.labels, job.graph.split, config, seed, folder, given, job.watch(label)
+        )
         np.save(folder / "logits.npy", run.logits)
         save_file(model.state_dict(), folder / "gnn.safetensors")
         (folder / "checkpoint.safetensors").unlink(missing_ok=True)
@@ -190,13 +192,17 @@ def predict(job: Job, trained: Stage, inputs: Stage, label: str = "predict") -> 
         x = load_features(inputs)
         psi = Psi(job.build_gnn(x.shape[1]), job.config.train.psi_norm)
         psi.gnn.load_state_dict(load_file(trained.path / "psi.safetensors"))
-        psi.eval()
-        with torch.inference_mode():
-            blocks = range(0, len(x), PREDICT_ROWS)
-            logits = [psi(torch.from_numpy(x[i : i + PREDICT_ROWS].astype(np.float32))) for i in blocks]
-        np.save(folder / "logits.npy", torch.cat(logits).numpy())
+        np.save(folder / "logits.npy", psi_logits(psi, x))
 
     return job.stage(label, "predict", {"psi": trained.key, "features": inputs.key}, build)
+
+
+def psi_logits(psi: Psi, x: np.ndarray) -> np.ndarray:
+    """psi of all features (n, d): logits (n, c)."""
+    psi.eval()
+    with torch.inference_mode():
+        blocks = range(0, len(x), PREDICT_ROWS)
+        return torch.cat([psi(torch.from_numpy(x[i : i + PREDICT_ROWS].astype(np.float32))) for i in blocks]).numpy()
 
 
 def hops(job: Job, Y: Stage, number: int) -> Stage:
@@ -292,7 +298,7 @@ def train(
         gold = job.graph.split.roles == 0
         objective = Objective(encoder, psi, targets(), task, settings.dropout, pseudo_weight, gold).to(job.device)
         store = TokenStore.open(store_stage.path, encoder.pad_id)
-        run = train_encoder(objective, store, nodes, settings, seed, folder)
+        run = train_encoder(objective, store, nodes, settings, seed, folder, job.watch(label))
         encoder.save(folder / "encoder")
         save_file((psi.gnn if isinstance(psi, Psi) else psi).state_dict(), folder / "psi.safetensors")
         (folder / "checkpoint.safetensors").unlink(missing_ok=True)

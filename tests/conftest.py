@@ -38,3 +38,22 @@ def small_graph() -> AttributedGraph:
 def random_edges(n: int, e: int, seed: int = 0) -> np.ndarray:
     """(2, e) random edges, duplicates and self-loops included."""
     return np.random.default_rng(seed).integers(0, n, (2, e))
+
+
+@pytest.fixture(scope="session")
+def comparison(tmp_path_factory):
+    """Run directories of pne, wo-ld and ld with GCN over two seeds on planted:80, made once per worker."""
+    from labeldeconv import compare, load_config
+    from labeldeconv.record import Cache
+
+    folder = tmp_path_factory.mktemp("comparison")
+    settings = {"data": "planted:80", "encoder.name": "tiny", "encoder.max_tokens": 16, "gnn.hidden": 8}
+    config = load_config(None, {**settings, "gnn.epochs": 5, "labels.hops": 2, "train.epochs": 1})
+    compare(config, ["pne", "wo-ld", "ld"], ["gcn"], 2, folder / "out", cache=Cache(folder / "cache"))
+    return folder / "out"
+
+
+@pytest.fixture(scope="session")
+def ld_run(comparison):
+    """The run of ld with seed 0 in it."""
+    return comparison / "ld-gcn-0"

@@ -122,6 +122,20 @@ def test_export(tmp_path):
     assert (tmp_path / "x.parquet").stat().st_size > 0
 
 
+def test_report(tmp_path, monkeypatch):
+    args = ("--methods", "pne,ld", "--seeds", "2", "--out", str(tmp_path / "c"), "--json")
+    invoke("compare", "planted:60", *args, *QUICK)
+    out = json.loads(invoke("report", str(tmp_path / "c"), "--out", str(tmp_path / "page.html"), "--json"))
+    assert out["path"] == str(tmp_path / "page.html")
+    assert out["bytes"] == (tmp_path / "page.html").stat().st_size < 6_000_000
+    keys = ["overview", "data", "training", "predictions", "labels", "costs", "nodes", "settings"]
+    assert out["sections"] == keys
+    opened = []
+    monkeypatch.setattr("typer.launch", opened.append)
+    assert "report.html" in invoke("report", str(tmp_path / "c" / "ld-gcn-1"), "--open")
+    assert opened == [(tmp_path / "c" / "ld-gcn-1" / "report.html").as_uri()]
+
+
 def test_max_nodes_and_encoder_that_does_not_fit():
     out = json.loads(invoke("inspect", "planted-protein:300", "--max-nodes", "100", "--encoder", "tiny", "--json"))
     assert out["nodes"] == 100

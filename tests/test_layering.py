@@ -9,7 +9,8 @@ ROOT = Path(labeldeconv.__file__).parent
 # From top to bottom; a module imports only from its own or a lower layer, and siblings below `methods` keep apart.
 LAYERS = [
     ["cli"],
-    ["report"],
+    ["cli_analyze"],
+    ["terminal", "report"],
     ["analysis", "testing"],
     ["comparison"],
     ["pipeline"],
@@ -23,7 +24,7 @@ LAYERS = [
     ["adjacency"],
     ["graph", "edge_features"],
     ["gather", "csr"],
-    ["record", "progress", "evaluate", "texts", "threads"],
+    ["record", "progress", "metrics", "evaluate", "texts", "threads"],
     ["settings"],
     ["config"],
     ["errors"],

@@ -67,8 +67,9 @@ def _train(job: Job, kind: Literal["gas", "sage"]) -> Stage:
             sampler = GasSampler(adj, graph.split.train, config.joint, stages.load_features(first))
         store = TokenStore.open(store_stage.path, encoder.pad_id)
         labels, task = graph.labels, job.task
+        args = labels, task, config.joint, config.train, seed, folder, job.watch("train")
         with used_vocabulary(encoder, store):
-            run = train_joint(model, sampler, store, labels, task, config.joint, config.train, seed, folder)
+            run = train_joint(model, sampler, store, *args)
         encoder.save(folder / "encoder")
         save_file(model.gnn.state_dict(), folder / "psi.safetensors")
         (folder / "checkpoint.safetensors").unlink(missing_ok=True)

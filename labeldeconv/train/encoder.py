@@ -16,6 +16,7 @@ from labeldeconv.config import TrainConfig
 from labeldeconv.encoders.tokens import TokenStore
 from labeldeconv.encoders.vocabulary import used_vocabulary
 from labeldeconv.labels.inverse import InverseLabels
+from labeldeconv.metrics import Watch
 from labeldeconv.progress import bar
 from labeldeconv.train.batches import ahead, epoch_batches
 from labeldeconv.train.checkpoint import Checkpoint
@@ -36,15 +37,30 @@ class EncoderRun:
 
 
 def train_encoder(
-    objective: Objective, store: TokenStore, nodes: np.ndarray, config: TrainConfig, seed: int, folder: Path
+    objective: Objective,
+    store: TokenStore,
+    nodes: np.ndarray,
+    config: TrainConfig,
+    seed: int,
+    folder: Path,
+    watch: Watch | None = None,
 ) -> EncoderRun:
-    """Train `objective` in place on `nodes` (m,); logs and checkpoints go to `folder`, from where it resumes."""
+    """Train `objective` in place on `nodes` (m,); logs and checkpoints go to `folder`, from where it resumes.
+
+    `watch` sees every row of the log, those of earlier attempts first.
+    """
     with used_vocabulary(objective.encoder, store):
-        return _train(objective, store, nodes, config, seed, folder)
+        return _train(objective, store, nodes, config, seed, folder, watch or Watch("train"))
 
 
 def _train(
-    objective: Objective, store: TokenStore, nodes: np.ndarray, config: TrainConfig, seed: int, folder: Path
+    objective: Objective,
+    store: TokenStore,
+    nodes: np.ndarray,
+    config: TrainConfig,
+    seed: int,
+    folder: Path,
+    watch: Watch,
 ) -> EncoderRun:
     device = next(objective.encoder.parameters()).device
     dtype = autocast_type(config.precision, device)
@@ -58,19 +74,28 @@ def _train(
     lengths = store.lengths
     loss = float("nan")
     objective.train()
-    done = state["epoch"] * len(nodes)
-    with open_log(folder / LOG, state["step"]) as log, bar("train", config.epochs * len(nodes), done=done) as advance:
+
+    def groups_of(epoch: int) -> list[list[np.ndarray]]:
+        batches = epoch_batches(lengths, nodes, config.batch_nodes, config.batch_tokens, seed, epoch)
+        return [batches[i : i + config.accumulate] for i in range(0, len(batches), config.accumulate)]
+
+    total, done = config.epochs * len(nodes), state["epoch"] * len(nodes)
+    if state["group"]:
+        done += sum(len(ids) for group in groups_of(state["epoch"])[: state["group"]] for ids in group)
+    with open_log(folder / LOG, state["step"], watch) as log, bar(watch.label, total, done=done) as advance:
         for epoch in range(state["epoch"], config.epochs):
-            batches = epoch_batches(lengths, nodes, config.batch_nodes, config.batch_tokens, seed, epoch)
-            groups = [batches[i : i + config.accumulate] for i in range(0, len(batches), config.accumulate)]
+            groups = groups_of(epoch)
             prepared = ahead(partial(_prepare, store), groups[state["group"] :])
-            for k, batches_of_step in enumerate(prepared, start=state["group"]):
+            for k, batches in enumerate(prepared, start=state["group"]):
                 scale = set_learning_rates(optimizer, (epoch + (k + 0.5) / len(groups)) / config.epochs, config.warmup)
-                loss = _step(objective, optimizer, batches_of_step, config.clip, device, dtype)
+                loss = _step(objective, optimizer, batches, config.clip, device, dtype)
                 state = {"epoch": epoch, "group": k + 1, "step": state["step"] + 1}
-                row = {"step": state["step"], "epoch": epoch, "loss": loss, "lr": config.lr * scale}
-                log.write(json.dumps({**row, "gamma": gamma_of(objective.targets)}) + "\n")
-                advance(sum(map(len, groups[k])), f"loss {loss:.3f}")
+                row: dict[str, Any] = {"step": state["step"], "epoch": epoch, "loss": loss, "lr": config.lr * scale}
+                row["gamma"] = gamma_of(objective.targets)
+                log.write(json.dumps(row) + "\n")
+                watch(row)
+                ids = np.concatenate(groups[k])
+                advance(len(ids), f"epoch {epoch + 1}/{config.epochs} loss {loss:.3f}", int(lengths[ids].sum()))
                 if checkpoint.due:
                     log.flush()
                     checkpoint.save(state)
@@ -115,8 +140,9 @@ def gamma_of(targets: nn.Module) -> list[float] | None:
     return None
 
 
-def open_log(path: Path, steps: int) -> Any:
-    """Open the log with exactly the lines of the `steps` that the checkpoint knows."""
+def open_log(path: Path, steps: int, watch: Watch) -> Any:
+    """Open the log with exactly the lines of the `steps` that the checkpoint knows; `watch` sees them."""
     lines = path.read_text().splitlines(keepends=True)[:steps] if path.exists() else []
     path.write_text("".join(lines))
+    watch.replay(lines)
     return path.open("a")

@@ -42,7 +42,7 @@ def export_features(
             with torch.autocast(device.type, dtype=dtype or torch.bfloat16, enabled=dtype is not None):
                 features = encoder(input_ids.to(device), mask.to(device))  # (b, d)
             out[ids] = features.float().cpu().numpy()
-            advance(len(ids))
+            advance(len(ids), tokens=int(store.lengths[ids].sum()))
             if time.perf_counter() - saved > SAVE_SECONDS:
                 out.flush()
                 saved = time.perf_counter()

@@ -18,6 +18,7 @@ from labeldeconv.config import GNNConfig
 from labeldeconv.errors import ConfigError
 from labeldeconv.gnns.base import GNN
 from labeldeconv.graph import Split
+from labeldeconv.metrics import Watch
 from labeldeconv.progress import bar
 from labeldeconv.task import Task
 from labeldeconv.train.checkpoint import Checkpoint
@@ -51,18 +52,24 @@ def train_gnn(
     seed: int,
     folder: Path,
     soft: SoftLabels | None = None,
+    watch: Watch | None = None,
 ) -> GNNRun:
-    """Train `gnn` on the true labels of the train nodes, and on `soft` ones; it ends with its best weights."""
-    training = _Training(gnn, feed, task, labels, split, config, seed, folder, soft)
+    """Train `gnn` on the true labels of the train nodes, and on `soft` ones; it ends with its best weights.
+
+    `watch` sees every row of the log, those of earlier attempts first.
+    """
+    watch = watch or Watch("gnn")
+    training = _Training(gnn, feed, task, labels, split, config, seed, folder, soft, watch)
     state, stages = training.state, config.self_training.stages
-    with bar("gnn", total=stages * config.epochs, unit="epochs", done=state["total"]) as advance:
+    with bar(watch.label, total=stages * config.epochs, unit="epochs", done=state["total"]) as advance:
         for stage in range(state["stage"], stages):
             taught = training.supervise(stage)
             for epoch in range(state["epoch"] + 1, config.epochs + 1):
                 loss = training.epoch(taught, stage, epoch)
                 note = ""
                 if epoch % config.eval_every == 0 or epoch == config.epochs:
-                    note = f"val {training.evaluate(stage, epoch, loss):.4f}"
+                    score = training.evaluate(stage, epoch, loss)
+                    note = f"loss {loss:.3f} val {score:.4f} best {state['best'][0]:.4f}"
                 advance(1, note)
                 if epoch - state["stage_epoch"] >= config.patience * config.eval_every:
                     break
@@ -87,10 +94,12 @@ class _Training:
         seed: int,
         folder: Path,
         soft: SoftLabels | None,
+        watch: Watch,
     ) -> None:
         _check(config, task)
         self.gnn, self.feed, self.task, self.labels, self.split = gnn, feed, task, labels, split
         self.config, self.seed, self.folder, self.soft = config, seed, folder, soft
+        self.watch = watch
         torch.manual_seed(seed)
         self.initial, self.best = _copy(gnn), _copy(gnn)
         used = config.consistency.weight > 0
@@ -107,6 +116,7 @@ class _Training:
                 self.consistency.teacher.load_state_dict(_named(restored[1], "teacher"))
         log = folder / LOG
         self.rows = log.read_text().splitlines()[: self.state["rows"]] if log.exists() else []
+        watch.replay(self.rows)
 
     def supervise(self, stage: int) -> Supervision:
         """What a stage is taught; sets the label inputs that go with it."""
@@ -136,7 +146,10 @@ class _Training:
             self.state |= {"best": mark, "best_epoch": epoch, "best_stage": stage}
             self.best = _copy(self.gnn)
         row = {"epoch": epoch, "loss": loss, "val": score}
-        self.rows.append(json.dumps({"stage": stage, **row} if self.config.self_training.stages > 1 else row))
+        if self.config.self_training.stages > 1:
+            row = {"stage": stage, **row}
+        self.rows.append(json.dumps(row))
+        self.watch(row)
         return score
 
     def hand_over(self, stage: int) -> None:

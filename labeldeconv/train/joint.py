@@ -22,6 +22,7 @@ from labeldeconv.encoders.base import Encoder
 from labeldeconv.encoders.tokens import TokenStore
 from labeldeconv.errors import ConfigError
 from labeldeconv.gnns.base import GNN, Step
+from labeldeconv.metrics import Watch
 from labeldeconv.progress import bar
 from labeldeconv.task import Task
 from labeldeconv.train.checkpoint import Checkpoint
@@ -165,8 +166,13 @@ def train_joint(
     rates: TrainConfig,
     seed: int,
     folder: Path,
+    watch: Watch | None = None,
 ) -> JointRun:
-    """Train encoder and GNN together on true labels; rates, warm-up, decay and clipping as in the encoder phase."""
+    """Train encoder and GNN together on true labels; rates, warm-up, decay and clipping as in the encoder phase.
+
+    `watch` sees every row of the log, those of earlier attempts first.
+    """
+    watch = watch or Watch("joint")
     device = next(model.parameters()).device
     dtype = autocast_type(rates.precision, device)
     torch.manual_seed(seed)
@@ -179,7 +185,11 @@ def train_joint(
         state = restored[0]
         sampler.histories.update({int(k): v for k, v in restored[1].items()})
     model.train()
-    with open_log(folder / "steps.jsonl", state["step"]) as log, bar("joint", config.epochs, "epochs") as advance:
+    label, done = watch.label, state["epoch"]
+    with (
+        open_log(folder / "steps.jsonl", state["step"], watch) as log,
+        bar(label, config.epochs, "epochs", done) as advance,
+    ):
         for epoch in range(state["epoch"], config.epochs):
             batches = sampler.batches(np.random.default_rng([seed, epoch]))
             for k in range(state["batch"], len(batches)):
@@ -199,7 +209,8 @@ def train_joint(
                          "nodes": state["nodes"] + size, "targets": state["targets"] + len(batches[k])}  # fmt: skip
                 row = {"step": state["step"], "epoch": epoch, "loss": state["loss"], "subgraph": size}
                 log.write(json.dumps(row) + "\n")
-                advance(1 / len(batches), f"loss {state['loss']:.3f}")
+                watch(row)
+                advance(1 / len(batches), f"epoch {epoch + 1}/{config.epochs} loss {state['loss']:.3f}")
                 if checkpoint.due:
                     log.flush()
                     checkpoint.save(state, {str(k): v for k, v in sampler.histories.items()})

@@ -1,0 +1,140 @@
+"""The learning bias after training, from run directories: psi alone against the GNN, targets, and test scores.
+
+A psi(F) that scores as the GNN does has nothing to gain from the convolution; one far below it needs it. The targets of
+LD and WO/LD differ by || Y(gamma) - Y ||, at the final gamma. Score differences are paired by seed: 'ld' minus 'wo-ld'
+is what the inverse labels brought, a joint method minus 'wo-ld' how far label-only training was from joint training.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from safetensors.torch import load_file
+
+from labeldeconv.analysis.runs import RunDirectory
+from labeldeconv.evaluate import paired_p
+from labeldeconv.gather import dequantize
+from labeldeconv.gnns.base import Psi
+from labeldeconv.names import gnn_builder
+from labeldeconv.stages import psi_logits
+from labeldeconv.task import Task
+
+PAIRS = (
+    ("ld", "wo-ld"),
+    ("ld", "fne"),
+    ("joint-gas", "wo-ld"),
+    ("joint-sage", "wo-ld"),
+    ("joint-gas", "ld"),
+    ("joint-sage", "ld"),
+)
+
+
+@dataclass(frozen=True)
+class RunOutcome:
+    """One run: test scores of the GNN and of psi on the encoder alone, and how its targets differ from Y.
+
+    Args:
+        psi_test: None where the method has no psi.
+        agreement: share of nodes for which psi and the GNN name the same class (multi-label: the same labels).
+        target_distance: || Y(gamma) - Y || / || Y || at the final gamma; None without inverse labels.
+    """
+
+    run: str
+    method: str
+    gnn: str
+    seed: int
+    gnn_test: float
+    psi_test: float | None
+    agreement: float | None
+    target_distance: float | None
+
+
+@dataclass(frozen=True)
+class Difference:
+    """Mean test score of method `a` minus that of `b` over `seeds` common seeds; `setting` is the rest of the name."""
+
+    a: str
+    b: str
+    setting: str
+    points: float
+    seeds: int
+    p_value: float | None
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """All runs, the differences between their methods, and a sentence."""
+
+    metric: str
+    runs: list[RunOutcome]
+    differences: list[Difference]
+    verdict: str
+
+
+def outcome(runs: Sequence[RunDirectory]) -> Outcome:
+    """What came of the runs of a comparison, or of one run."""
+    differences = _differences(runs)
+    return Outcome(runs[0].result["metric"], [_run(run) for run in runs], differences, _verdict(differences))
+
+
+def _run(run: RunDirectory) -> RunOutcome:
+    psi_test, agreement = _psi(run)
+    distance = None
+    if run.gamma is not None:
+        graph, K = run.labelled_graph()
+        Y = dequantize(np.asarray(K[:, 0]))
+        inverse = run.inverse_labels(K, Task.of(graph), np.arange(len(K)))
+        distance = round(float(np.linalg.norm(inverse - Y) / max(float(np.linalg.norm(Y)), 1e-300)), 4)
+    names = run.name, run.method, run.gnn, run.seed
+    return RunOutcome(*names, run.result["test"], psi_test, agreement, distance)
+
+
+def _psi(run: RunDirectory) -> tuple[float | None, float | None]:
+    """Test score of psi on the run's features, and its agreement with the GNN."""
+    weights = run.path / "psi.safetensors"
+    if run.method == "giant" or not weights.is_file():  # GIANT's head predicts clusters
+        return None, None
+    config, graph = run.config(), run.graph()
+    x = np.load(run.path / "features.npy", mmap_mode="r")
+    norm = "batch" if run.method.startswith("joint") else config.train.psi_norm
+    psi = Psi(gnn_builder(config.gnn, graph.num_classes)(x.shape[1]), norm)
+    psi.gnn.load_state_dict(load_file(weights))
+    alone, whole = psi_logits(psi, x), np.load(run.path / "logits.npy")
+    multiclass = graph.task == "multiclass"
+    same = alone.argmax(1) == whole.argmax(1) if multiclass else (alone > 0) == (whole > 0)
+    test = graph.split.test
+    return Task.of(graph).score(alone[test], graph.labels[test]), round(float(same.mean()), 4)
+
+
+def _differences(runs: Sequence[RunDirectory]) -> list[Difference]:
+    scores: dict[str, dict[str, dict[int, float]]] = {}
+    for run in runs:
+        rest = run.cell.removeprefix(f"{run.method}-")
+        scores.setdefault(rest, {}).setdefault(run.method, {})[run.seed] = run.result["test"]
+    out = []
+    for setting, methods in scores.items():
+        for a, b in PAIRS:
+            common = sorted(methods.get(a, {}).keys() & methods.get(b, {}).keys())
+            if common:
+                first, second = ([methods[m][seed] for seed in common] for m in (a, b))
+                points = statistics.fmean(first) - statistics.fmean(second)
+                out.append(Difference(a, b, setting, round(points, 6), len(common), paired_p(first, second)))
+    return out
+
+
+def _verdict(differences: Sequence[Difference]) -> str:
+    told = [d for d in differences if (d.a, d.b) == PAIRS[0]]
+    if not told:
+        return (
+            "What LD brought cannot be told: runs of both ld and wo-ld expected, as `labeldeconv compare` makes them."
+        )
+    parts = []
+    for d in told:
+        sure = "one seed, so it may be chance" if d.seeds == 1 else f"{d.seeds} seeds"
+        if d.p_value is not None:
+            sure += f", p = {d.p_value:.3f}"
+        parts.append(f"{100 * d.points:+.2f} points ({d.setting}; {sure})")
+    return f"LD against WO/LD: {', '.join(parts)}."

@@ -1,0 +1,160 @@
+"use strict";
+/* The node explorer: search by id or words, filter by who is right, show one node. Texts become text nodes only. */
+const Explorer = (() => {
+  const { html } = Pen;
+  const MOST = 60; // hits listed
+  const ROLES = { "-1": "no split", 0: "train", 1: "validation", 2: "test" };
+
+  const start = (data, open) => {
+    const nodes = data.nodes, input = document.getElementById("search"), filter = document.getElementById("filter");
+    const list = document.getElementById("hits"), count = document.getElementById("count"), view = document.getElementById("node");
+    const words = nodes.map((node) => `${node.id}\n${node.t}`.toLowerCase());
+    const one = data.task === "multiclass", name = (k) => (k === null || k === undefined ? "–" : data.classes[k]);
+    const labels = (y) => (y === null ? "unlabelled" : one ? name(y) : y.length ? y.map(name).join(", ") : "no positive label");
+    const isRight = (node, k) => one && node.y !== null && node.p[k] && node.p[k][0] === node.y;
+    let current = -1, at = -1, found = [];
+
+    const filters = [["All nodes", () => true], ["Test nodes", (n) => n.r === 2]];
+    if (one && data.entries.length) {
+      const r = data.reference, called = data.entries[r].name;
+      filters.push([`${called} wrong`, (n) => n.y !== null && n.r !== 0 && !isRight(n, r)]);
+      if (data.entries.length > 1) {
+        filters.push([`Only ${called} right`, (n) => n.r !== 0 && isRight(n, r) && data.entries.every((_, k) => k === r || !isRight(n, k))]);
+        filters.push([`Only ${called} wrong`, (n) => n.y !== null && n.r !== 0 && data.entries.every((_, k) => isRight(n, k) === (k !== r))]);
+        filters.push(["All wrong", (n) => n.y !== null && n.r !== 0 && data.entries.every((_, k) => !isRight(n, k))]);
+      }
+    }
+    filters.forEach(([text], i) => { html("option", "", filter, text).value = i; });
+
+    const search = () => {
+      const asked = input.value.trim().toLowerCase(), parts = asked.split(/\s+/).filter(Boolean);
+      const keep = filters[filter.value || 0][1];
+      found = [];
+      nodes.forEach((node, i) => { if (keep(node) && parts.every((word) => words[i].includes(word))) found.push(i); });
+      if (asked) {
+        const rank = (i) => { const id = nodes[i].id.toLowerCase(); return id === asked ? 0 : id.startsWith(asked) ? 1 : 2; };
+        found.sort((a, b) => rank(a) - rank(b) || a - b);
+      }
+      at = -1;
+      list.replaceChildren();
+      found.slice(0, MOST).forEach((i) => {
+        const item = html("li", "", list);
+        item.setAttribute("role", "option");
+        item.id = `hit-${i}`;
+        item.setAttribute("aria-selected", i === current);
+        html("b", "", item, nodes[i].id);
+        html("span", "", item, nodes[i].t.slice(0, 90) || "(no text)");
+        item.addEventListener("click", () => open(i));
+      });
+      const all = found.length.toLocaleString("en-US");
+      count.textContent = found.length > MOST ? `${all} nodes found, the first ${MOST} listed` : found.length === 1 ? "1 node found" : `${all} nodes found`;
+      input.setAttribute("aria-expanded", found.length > 0);
+      input.removeAttribute("aria-activedescendant");
+    };
+    const move = (step) => {
+      const items = list.children;
+      if (!items.length) return;
+      if (items[at]) items[at].classList.remove("at");
+      at = (at + step + items.length) % items.length;
+      items[at].classList.add("at");
+      items[at].scrollIntoView({ block: "nearest" });
+      input.setAttribute("aria-activedescendant", items[at].id);
+    };
+    input.addEventListener("input", search);
+    filter.addEventListener("change", search);
+    input.addEventListener("keydown", (event) => {
+      if (event.key === "ArrowDown" || event.key === "ArrowUp") { event.preventDefault(); move(event.key === "ArrowDown" ? 1 : -1); }
+      if (event.key === "Enter" && found.length) { event.preventDefault(); open(found[Math.max(at, 0)]); }
+      if (event.key === "Escape") { input.value = ""; search(); }
+    });
+
+    const meter = (parent, value, color) => {
+      const box = html("div", "meter", parent);
+      const bar = html("b", `k${color}`, html("i", "", box));
+      bar.style.width = `${value ?? 0}%`;
+      html("span", "", box, value === null ? "–" : String(value));
+    };
+    const table = (parent, heads) => {
+      const box = html("div", "scroll", parent), made = html("table", "", box), row = html("tr", "", html("thead", "", made));
+      heads.forEach((head) => { html("th", "", row, head).scope = "col"; });
+      return html("tbody", "", made);
+    };
+
+    const bars = (node) => {
+      const [classes, values] = node.b;
+      if (!classes.length) return;
+      html("h4", "", view, "Labels by hop (%)");
+      const body = table(view, ["class", ...data.slices]);
+      classes.forEach((k, i) => {
+        const row = html("tr", "", body);
+        html("th", "", row, name(k)).scope = "row";
+        values[i].forEach((value, s) => meter(html("td", "metered", row), value, data.slices[s] === "inverse" ? 0 : data.slices[s] === "true" ? 8 : 9));
+      });
+      const told = data.slices.length > 1 ? `K0 holds true labels on train nodes and pseudo labels elsewhere; Ki averages K0 over the nodes i hops away; from ${data.origin}.` : "";
+      if (told) html("p", "note", view, told);
+    };
+    const predictions = (node) => {
+      if (!data.entries.length) return;
+      const several = data.entries.some((entry) => entry.seeds > 1);
+      html("h4", "", view, "Predictions");
+      const body = table(view, one ? ["method", "predicted", "probability (%)", "", ...(several ? ["seeds right"] : [])] : ["method", "first labels with probability (%)", "true labels found"]);
+      data.entries.forEach((entry, k) => {
+        const row = html("tr", "", body), head = html("th", "", row), p = node.p[k];
+        head.scope = "row";
+        html("i", `key k${entry.color}`, head);
+        head.append(entry.name);
+        if (one) {
+          html("td", "", row, name(p[0]));
+          meter(html("td", "metered", row), p[1], entry.color);
+          html("td", node.y === null ? "" : p[0] === node.y ? "right" : "wrong", row, node.y === null ? "" : p[0] === node.y ? "right" : "wrong");
+          if (several) html("td", "", row, node.y === null ? "–" : `${p[2]} of ${entry.seeds}`);
+        } else {
+          const cell = html("td", "", row);
+          p.forEach(([label, value], i) => {
+            if (i) cell.append(", ");
+            html("span", node.y && node.y.includes(label) ? "right" : "", cell, `${name(label)} ${value}`);
+          });
+          const hits = p.filter(([label]) => node.y && node.y.includes(label)).length;
+          html("td", "", row, node.y === null ? "–" : `${hits} of ${Math.min(node.y.length, p.length)}`);
+        }
+      });
+    };
+    const neighbours = (node) => {
+      const shown = node.n.length + node.o.length;
+      html("h4", "", view, node.d === 0 ? "No neighbours" : shown < node.d ? `${shown} of ${node.d.toLocaleString("en-US")} neighbours` : node.d === 1 ? "1 neighbour" : `${node.d} neighbours`);
+      const near = html("ul", "near", view);
+      const line = (parent, id, y, text) => {
+        html("b", "", parent, id);
+        html("em", one && y !== null && y === node.y ? "same" : "", parent, labels(y));
+        html("span", "", parent, text);
+      };
+      node.n.forEach((i) => {
+        const link = html("a", "", html("li", "", near));
+        link.href = `#node=${i}`;
+        line(link, nodes[i].id, nodes[i].y, nodes[i].t.slice(0, 120));
+      });
+      node.o.forEach(([id, y]) => line(html("span", "away", html("li", "", near)), id, y, "not in the page"));
+    };
+
+    const show = (i) => {
+      const node = nodes[i];
+      if (!node) return;
+      current = i;
+      for (const item of list.children) item.setAttribute("aria-selected", item.id === `hit-${i}`);
+      view.replaceChildren();
+      html("h3", "", view, node.id);
+      const meta = html("p", "meta", view);
+      html("span", "", meta, labels(node.y));
+      html("span", "", meta, ROLES[node.r]);
+      html("span", "", meta, `degree ${node.d.toLocaleString("en-US")}`);
+      html("p", "words", view, node.t || "(no text)");
+      if (node.cut) html("p", "note", view, `The text goes on: ${node.cut.toLocaleString("en-US")} bytes in all.`);
+      predictions(node);
+      bars(node);
+      neighbours(node);
+    };
+    search();
+    return { show, first: () => show(found[0] ?? 0), shown: () => current };
+  };
+  return { start };
+})();

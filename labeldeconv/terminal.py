@@ -1,0 +1,76 @@
+"""What all commands share: option types, settings from options, tables and JSON on the terminal."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from labeldeconv.config import Config
+from labeldeconv.settings import load_config, parse_set
+
+console = Console()
+
+Data = Annotated[str, typer.Argument(help="A folder of tables, a saved graph, or a name from `labeldeconv list`.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object on stdout and nothing else.")]
+ConfigFile = Annotated[Path | None, typer.Option("--config", help="Settings as TOML.")]
+Sets = Annotated[list[str] | None, typer.Option("--set", help="One setting, KEY=VALUE, such as train.epochs=2.")]
+Encoder = Annotated[str | None, typer.Option(help="An encoder of `labeldeconv list`, a hub id or a folder.")]
+Out = Annotated[Path | None, typer.Option(help="Run directory; default under runs/.")]
+MaxNodes = Annotated[int | None, typer.Option(min=4, help="Take a connected part of at most this many nodes.")]
+
+LogTo = Annotated[str | None, typer.Option("--log", help="Metrics also go to tensorboard or wandb (extras).")]
+
+
+def settings_of(config: Path | None, sets: list[str] | None, **given: Any) -> Config:
+    """Settings of a command: the file, then --set, then the options with a name of their own."""
+    overrides = dict(parse_set(s) for s in sets or [])
+    overrides |= {name.replace("__", "."): value for name, value in given.items() if value is not None}
+    return load_config(config, overrides)
+
+
+def part_of(data: str, max_nodes: int | None) -> str:
+    """The name of the data, or of a connected part of it."""
+    return data if max_nodes is None else f"{data}#{max_nodes}"
+
+
+def print_json(value: Any) -> None:
+    """One JSON object on stdout."""
+    sys.stdout.write(json.dumps(value, ensure_ascii=False, default=str) + "\n")
+
+
+def print_tree(title: str, values: dict[str, Any]) -> None:
+    """Names and values in two columns; nested ones on one line."""
+    table = Table(title=title, title_justify="left", show_header=False, box=None, padding=(0, 2, 0, 0))
+    for name, value in values.items():
+        if isinstance(value, dict):
+            value = ", ".join(f"{k} {v:,}" if isinstance(v, int | float) else f"{k} {v}" for k, v in value.items())
+        elif isinstance(value, int) and not isinstance(value, bool):
+            value = f"{value:,}"
+        table.add_row(name.replace("_", " "), str(value))
+    console.print(table)
+    console.print()
+
+
+def print_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[Any]], left: int = 1) -> None:
+    """A table; the first `left` columns are names, None is an empty cell, floats are cut to four digits.
+
+    Only a column 'text' folds where the terminal is narrow.
+    """
+    table = Table(title=title, title_justify="left")
+    for i, column in enumerate(columns):
+        table.add_column(column, justify="left" if i < left else "right", no_wrap=column != "text")
+    for row in rows:
+        table.add_row(*map(_cell, row))  # texts of nodes are untrusted: no markup in them
+    console.print(table)
+
+
+def _cell(value: Any) -> Text:
+    return Text("" if value is None else f"{value:.4g}" if isinstance(value, float) else str(value))

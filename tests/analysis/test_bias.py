@@ -1,0 +1,145 @@
+"""The learning bias: the motivating example by hand, planted and homophilous graphs, and finished runs."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from labeldeconv import load_config, planted
+from labeldeconv.analysis.bias import _nonnegative, before_training, bias
+from labeldeconv.config import Config
+from labeldeconv.errors import DataError
+from labeldeconv.graph import AttributedGraph, Split, Texts
+
+STRICT = {"gnn.layers": 1, "gnn.adjacency.self_loops": False, "gnn.adjacency.normalization": "row"}
+
+
+def labelled(edges, labels, classes):
+    n = len(labels)
+    split, names = Split(np.zeros(n, dtype=np.int8)), [str(i) for i in range(classes)]
+    return AttributedGraph(Texts.from_strings(["x"] * n), np.array(edges), np.array(labels), split, names)
+
+
+def test_motivating_example():
+    """sec:example: A Y against Y = A X. Centred, A-hat Y (the swap) leaves an error, A-hat (A-hat Y) = Y none."""
+    graph = labelled([[0, 2], [1, 3]], [1, 0, 2, 1], 3)
+    found = before_training(graph, load_config(None, STRICT))
+    assert found.hops == 1
+    assert found.residual_inverse == found.residual_free == pytest.approx(0.0, abs=1e-4)
+    assert found.gamma == [0.0, 1.0]
+    assert found.residual_labels > 0.9
+    assert (found.homophily, found.conflict, found.isolated) == (0.0, 1.0, 0.0)
+    assert found.removable == pytest.approx(1.0)
+
+
+def test_equal_labels_everywhere_have_no_bias():
+    """Two cliques, each of one class: phi is the identity on the labels."""
+    cliques = np.concatenate([np.stack(np.triu_indices(5, 1)), 5 + np.stack(np.triu_indices(5, 1))], axis=1)
+    found = before_training(labelled(cliques, [0] * 5 + [1] * 5, 2), Config())
+    assert found.residual_labels == pytest.approx(0.0, abs=1e-6)
+    assert (found.conflict, found.target_distance) == (0.0, pytest.approx(0.0, abs=1e-6))
+    assert found.dependence == pytest.approx(1.0, abs=0.05)
+    assert not found.can_help
+    assert "not needed" in found.verdict
+
+
+def test_labels_at_random_do_not_depend_on_the_graph():
+    rng = np.random.default_rng(0)
+    found = before_training(labelled(rng.integers(0, 600, (2, 1800)), rng.integers(0, 3, 600), 3), Config())
+    assert abs(found.dependence) < 0.02
+    assert not found.can_help
+    assert "hardly depend" in found.verdict
+
+
+def test_a_graph_without_edges():
+    found = before_training(labelled(np.zeros((2, 0), dtype=int), [0, 1, 0, 1], 2), Config())
+    assert (found.isolated, found.alone, found.residual_labels) == (1.0, 1.0, 0.0)
+    assert found.homophily is None
+    assert "not needed" in found.verdict
+
+
+def test_planted_wants_ld():
+    """Its labels are those of the neighbours' texts, so plain labels fail behind the convolution."""
+    found = bias(planted(800, seed=0).graph, load_config(None, {"data": "planted"})).before
+    assert found.can_help
+    assert found.residual_labels > 0.9
+    assert found.residual_inverse < 0.5
+    assert found.gamma[1] > 0.9
+    assert found.dependence > 0.3
+
+
+def test_only_train_labels_are_read():
+    graph = planted(300, seed=0).graph
+    other = graph.labels.copy()
+    hidden = graph.split.roles != 0
+    other[hidden] = np.random.default_rng(1).permutation(other[hidden])
+    changed = AttributedGraph(graph.texts, graph.edges, other, graph.split, graph.class_names)
+    assert before_training(graph, Config()) == before_training(changed, Config())
+    assert before_training(graph, Config(), "labelled") != before_training(changed, Config(), "labelled")
+
+
+def test_multilabel_with_missing_entries():
+    graph = planted(200, "multilabel", seed=0).graph
+    labels = graph.labels.copy()
+    labels[::3, 0] = -1
+    found = before_training(AttributedGraph(graph.texts, graph.edges, labels, graph.split, graph.class_names), Config())
+    assert found.conflict is None
+    assert 0 < found.residual_labels <= 1
+
+
+def test_nonnegative_least_squares():
+    rng = np.random.default_rng(0)
+    X, y = rng.standard_normal((50, 3)), rng.standard_normal(50)
+    X[:, 2] = -y + 0.1 * X[:, 2]  # wants a negative weight
+    found = _nonnegative(X.T @ X, X.T @ y, 3)
+    assert (found >= 0).all()
+    best = min(
+        ((X @ np.array(w) - y) ** 2).sum()
+        for w in np.stack(np.meshgrid(*[np.linspace(0, 1, 21)] * 3), -1).reshape(-1, 3)
+    )
+    assert ((X @ found - y) ** 2).sum() <= best + 1e-9
+
+
+def test_too_few_labels():
+    graph = labelled([[0], [1]], [0, 1], 2).with_split(Split(np.array([0, 1], dtype=np.int8)))
+    with pytest.raises(DataError, match="at least 2 labelled nodes"):
+        before_training(graph, Config())
+
+
+def test_after_a_comparison(comparison):
+    found = bias(comparison)
+    runs = {r.run: r for r in found.after.runs}
+    assert runs["pne-gcn-0"].psi_test is None
+    assert runs["wo-ld-gcn-0"].target_distance is None
+    assert 0 < runs["ld-gcn-0"].target_distance < 1
+    assert all(0 <= runs[name].agreement <= 1 for name in ("ld-gcn-0", "wo-ld-gcn-1"))
+    tests = {name: json.loads((comparison / name / "result.json").read_text())["test"] for name in runs}
+    (difference,) = found.after.differences
+    expected = np.mean([tests[f"ld-gcn-{s}"] - tests[f"wo-ld-gcn-{s}"] for s in (0, 1)])
+    assert (difference.a, difference.b, difference.seeds) == ("ld", "wo-ld", 2)
+    assert difference.points == pytest.approx(expected, abs=1e-6)
+    assert "2 seeds" in found.after.verdict
+    assert {row["part"] for row in found.rows()} == {"before", "run", "difference"}
+    assert json.loads(json.dumps(found.to_dict()))["before"]["hops"] == 2
+
+
+def test_after_one_run(ld_run):
+    found = bias(ld_run).after
+    assert found.differences == []
+    assert "cannot be told" in found.verdict
+
+
+@pytest.mark.parametrize("name", ["citeseer", "stacks"])
+def test_real_citations(name):
+    """Homophilous citations: smoothing cannot be undone with weights of one sign."""
+    folder = Path("/work/shared/data") / name
+    if not folder.is_dir():
+        pytest.skip("the real graphs of /work/shared/data are not here")
+    from labeldeconv.names import open_data
+    from labeldeconv.record import Cache
+
+    found = bias(open_data(str(folder), 0, Cache()).graph).before
+    assert found.dependence > 0.3
+    assert found.residual_free < found.residual_inverse == found.residual_labels
+    assert not found.can_help

@@ -1,0 +1,234 @@
+"""The report in Debian's chromium, headless: `make test-browser`."""
+
+import shutil
+
+import pytest
+from run_writing import ring, write_comparison, write_run
+from test_html import hostile
+
+from labeldeconv.report.html import write_report
+
+playwright = pytest.importorskip("playwright.sync_api")
+pytestmark = pytest.mark.browser
+WIDTHS = (390, 1440)
+
+
+@pytest.fixture(scope="module")
+def chromium():
+    path = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+    if path is None:
+        pytest.skip("no chromium on this system")
+    with playwright.sync_playwright() as p:
+        browser = p.chromium.launch(executable_path=path, args=["--no-sandbox"])  # root in a container has no sandbox
+        yield browser
+        browser.close()
+
+
+@pytest.fixture(scope="module")
+def pages(tmp_path_factory):
+    """Reports by name: every kind of input."""
+    root = tmp_path_factory.mktemp("reports")
+    bad = hostile()
+    bad.class_names[:] = ["<img src=x onerror=alert(3)>", "\"'><script>alert(2)</script>", "long name " * 50]
+    write_comparison(root / "methods", ring(240), methods=("pne", "fne", "wo-ld", "ld"), gnns=("gcn", "sagn"), seeds=2)
+    write_comparison(root / "labels", ring(120, multilabel=True))
+    write_comparison(root / "sweep", ring(), methods=("ld",), varied=[{"labels.hops": h} for h in (0, 1, 2)])
+    write_comparison(root / "hostile", bad)
+    write_run(root / "single", ring(val=False), "pne", val=None)
+    names = ("methods", "labels", "sweep", "hostile", "single")
+    return {name: write_report(root / name).path.as_uri() for name in names}
+
+
+@pytest.fixture
+def visit(chromium):
+    """Open a page; afterwards nothing may have gone wrong or out."""
+    contexts, wrong = [], []
+
+    def go(address, width=1440, scheme="light"):
+        context = chromium.new_context(viewport={"width": width, "height": 900}, color_scheme=scheme)
+        contexts.append(context)
+        page = context.new_page()
+        page.on("console", lambda message: wrong.append(message.text) if message.type in ("error", "warning") else None)
+        page.on("pageerror", lambda error: wrong.append(str(error)))
+        page.on("dialog", lambda dialog: (wrong.append(f"dialog {dialog.message}"), dialog.dismiss()))
+        page.on("request", lambda r: None if r.url.startswith(("file:", "data:")) else wrong.append(r.url))
+        page.goto(address)
+        return page
+
+    yield go
+    for context in contexts:
+        context.close()
+    assert wrong == []
+
+
+def tabs(page):
+    return page.get_by_role("tab").all()
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize("name", ["methods", "labels", "sweep", "hostile", "single"])
+def test_every_tab_is_drawn_and_fits(visit, pages, tmp_path, name, width):
+    page = visit(pages[name], width, "dark" if name == "labels" else "light")
+    for tab in tabs(page):
+        tab.click()
+        panel = page.locator(f"#{tab.get_attribute('aria-controls')}")
+        assert panel.is_visible()
+        over = page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
+        assert over <= 0, f"{over} pixels too wide"
+        for plot in panel.locator(".plot").all():
+            box = plot.locator("svg").last.bounding_box()
+            assert box["width"] > 200
+            assert box["height"] > 40
+        outside = panel.locator(".plot text").evaluate_all(
+            "texts => texts.map(t => [t.textContent, t.getBoundingClientRect()])"
+            ".filter(([, box]) => box.left < 0 || box.right > innerWidth).map(([text]) => text)"
+        )
+        assert outside == []
+        page.screenshot(path=tmp_path / f"{tab.inner_text()}.png", full_page=True)
+
+
+def test_tabs_by_mouse_and_keyboard(visit, pages):
+    page = visit(pages["methods"])
+    first, second = tabs(page)[:2]
+    assert first.get_attribute("aria-selected") == "true"
+    second.click()
+    assert page.locator("#data").is_visible()
+    assert not page.locator("#overview").is_visible()
+    second.press("ArrowLeft")
+    assert page.locator("#overview").is_visible()
+    first.press("End")
+    assert page.locator("#settings").is_visible()
+    assert page.evaluate("document.activeElement.id") == "to-settings"
+    page.goto(pages["methods"] + "#costs")
+    assert page.locator("#costs").is_visible()
+
+
+def test_theme_follows_the_system_and_the_switch(visit, pages):
+    paper = "getComputedStyle(document.body).backgroundColor"
+    page = visit(pages["methods"], scheme="light")
+    light = page.evaluate(paper)
+    page.locator("#theme").click()
+    dark = page.evaluate(paper)
+    assert dark != light
+    assert page.locator("#theme").inner_text() == "Light"
+    page.reload()
+    assert page.evaluate(paper) == dark  # kept
+    other = visit(pages["methods"], scheme="dark")
+    assert other.evaluate(paper) == dark
+    other.locator("#theme").click()
+    assert other.evaluate(paper) == light
+
+
+def test_search_finds_a_node_by_id_and_by_words(visit, pages):
+    page = visit(pages["methods"])
+    page.get_by_role("tab", name="Nodes").click()
+    search = page.locator("#search")
+    search.fill("217")
+    assert page.locator("#hits li").first.inner_text().startswith("217")
+    search.press("Enter")
+    playwright.expect(page.locator("#node h3")).to_have_text("217")
+    assert "node number 217 of the ring" in page.locator("#node .words").inner_text()
+    search.fill("RING 33 number")
+    assert page.locator("#hits li b").all_inner_texts() == ["33", "133", "233"]
+    search.press("ArrowDown")
+    search.press("ArrowDown")
+    search.press("Enter")
+    playwright.expect(page.locator("#node h3")).to_have_text("133")
+    search.fill("no such word")
+    assert page.locator("#count").inner_text() == "0 nodes found"
+
+
+def test_node_view_has_predictions_bars_and_links(visit, pages):
+    page = visit(pages["methods"] + "#node=40")
+    assert page.locator("#node h3").inner_text() == "40"
+    methods = page.locator("#node tbody").first.locator("th").all_inner_texts()
+    assert methods[:2] == ["pne, gcn", "fne, gcn"]
+    assert set(page.locator("#node tbody").first.locator("td:nth-child(4)").all_inner_texts()) <= {"right", "wrong"}
+    heads = page.locator("#node thead").nth(1).locator("th").all_inner_texts()
+    assert heads == ["class", "true", "K0 pseudo", "K1", "inverse"]
+    page.locator("#node .near a", has_text="41").click()
+    playwright.expect(page.locator("#node h3")).to_have_text("41")
+    page.go_back()
+    playwright.expect(page.locator("#node h3")).to_have_text("40")
+
+
+def test_filter_lists_errors_of_one_method(visit, pages):
+    page = visit(pages["methods"] + "#nodes")
+    page.locator("#filter").select_option(label="ld, gcn wrong")
+    page.locator("#hits li").first.click()
+    playwright.expect(page.locator("#hits li").first).to_have_attribute("aria-selected", "true")
+    row = page.locator("#node tbody").first.locator("tr", has_text="ld, gcn").last
+    assert row.locator("td").nth(2).inner_text() == "wrong"
+
+
+def test_choosing_a_group_moves_all_charts(visit, pages):
+    page = visit(pages["methods"] + "#training")
+    losses = page.locator("figure.chart", has_text="GNN training loss").locator("select")
+    losses.select_option(label="sagn")
+    shown = page.locator("figure.chart", has_text="GNN validation score").locator("select")
+    assert shown.evaluate("s => s.selectedOptions[0].textContent") == "sagn"
+
+
+def test_charts_tell_their_numbers(visit, pages):
+    page = visit(pages["methods"] + "#costs")
+    page.locator("#costs .plot").first.locator(".point").last.hover()
+    assert page.locator("#tip").is_visible()
+    figure = page.locator("figure.chart", has_text="Score against time")
+    figure.locator("summary").click()
+    assert figure.locator(".numbers tr").count() == 9
+    assert figure.locator("svg[role=img]").get_attribute("aria-label") == "Score against time"
+
+
+def test_hostile_texts_are_only_texts(visit, pages):
+    page = visit(pages["hostile"])
+    for tab in tabs(page):
+        tab.click()
+    for node in range(5):
+        page.goto(pages["hostile"] + f"#node={node}")
+        page.wait_for_timeout(30)
+    page.goto(pages["hostile"] + "#node=1")
+    page.wait_for_function("document.querySelector('#node .words').textContent.startsWith('</script>')")
+    assert page.locator("#node .words").inner_text() == "</script><img src=x onerror=alert(1)>"
+    assert page.evaluate("document.querySelectorAll('img, iframe, object').length") == 0
+    assert page.evaluate("document.scripts.length") == 2
+    page.locator("#search").fill("<script>")
+    assert page.locator("#hits li").count() > 0
+
+
+def test_policy_stops_injected_scripts(chromium, pages):
+    context = chromium.new_context()
+    page = context.new_page()
+    page.goto(pages["single"])
+    page.evaluate("""() => {
+        const script = document.createElement("script");
+        script.textContent = "window.ran = true";
+        document.body.append(script);
+        const image = new Image();
+        image.src = "http://127.0.0.1:9/x.png";
+        document.body.append(image);
+    }""")
+    assert page.evaluate("window.ran") is None
+    context.close()
+
+
+def test_print_shows_every_section_on_white(visit, pages, tmp_path):
+    page = visit(pages["methods"], scheme="dark")
+    page.emulate_media(media="print")
+    page.wait_for_timeout(100)
+    for section in page.locator("main > section").all():
+        assert section.is_visible()
+    assert not page.locator("nav").is_visible()
+    assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
+    assert page.locator(".plot svg[role=img]").count() == page.locator("figure.chart").count()
+    page.emulate_media(media="screen")
+    page.pdf(path=tmp_path / "report.pdf", format="A4")
+    assert (tmp_path / "report.pdf").stat().st_size > 20_000
+
+
+def test_without_scripts_everything_is_there(chromium, pages):
+    context = chromium.new_context(java_script_enabled=False)
+    page = context.new_page()
+    page.goto(pages["methods"])
+    assert page.locator("#overview table").is_visible()
+    assert page.locator("#settings pre").first.is_visible()
+    context.close()
