@@ -94,7 +94,8 @@ def _run(run: RunDirectory) -> RunOutcome:
 def _psi(run: RunDirectory) -> tuple[float | None, float | None]:
     """Test score of psi on the run's features, and its agreement with the GNN."""
     weights = run.path / "psi.safetensors"
-    if run.method == "giant" or not weights.is_file():  # GIANT's head predicts clusters
+    # GIANT's head predicts clusters, and GLEM's psi may be of a later round than its features.
+    if run.method in ("giant", "glem") or not weights.is_file():
         return None, None
     config, graph = run.config(), run.graph()
     x = np.load(run.path / "features.npy", mmap_mode="r")
