@@ -101,8 +101,8 @@ def _cosine(indptr: np.ndarray, indices: np.ndarray, weights: np.ndarray, i: int
     return total
 
 
-# Not called by _nearest: when it was, numba's file cache (0.68.1) once held two compilations of it under one name, after
-# this file was changed and changed back, and it could not return its array ("'descr' is NULL").
+# Not called by _nearest: when it was, numba's file cache (0.68.1) once held two compilations of it under one name,
+# after this file was changed and changed back, and it could not return its array ("'descr' is NULL").
 @numba.njit(cache=True, nogil=True)
 def _cosines(indptr: np.ndarray, indices: np.ndarray, weights: np.ndarray, a: np.ndarray, b: np.ndarray) -> np.ndarray:
     out = np.zeros(len(a), np.float32)
