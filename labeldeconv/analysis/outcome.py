@@ -84,8 +84,7 @@ def _run(run: RunDirectory) -> RunOutcome:
     distance = None
     if run.gamma is not None:
         graph, K = run.labelled_graph()
-        Y = np.asarray(K[:, 0])
-        inverse = run.inverse_labels(K, Task.of(graph), np.arange(len(K)))
+        inverse, Y = (run.targets(K, Task.of(graph), np.arange(len(K)), alpha) for alpha in (1.0, 0.0))
         distance = round(float(np.linalg.norm(inverse - Y) / max(float(np.linalg.norm(Y)), 1e-300)), 4)
     names = run.name, run.method, run.gnn, run.seed
     return RunOutcome(*names, run.result["test"], psi_test, agreement, distance)
