@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from labeldeconv.analysis.bias import Bias
     from labeldeconv.analysis.output import Analysis
     from labeldeconv.analysis.spectrum import Spectrum
+    from labeldeconv.config import Config
     from labeldeconv.graph import AttributedGraph
 
 analyze = typer.Typer(no_args_is_help=True, help="Figures and tables of the paper on your own data and runs.")
@@ -110,9 +111,7 @@ def spectrum(
         run = run_with_gamma(source)
         result = spectrum_for(run.graph(), run.config(), run, hops, self_loops, dense)
     else:
-        settings = settings_of(config, sets, data=part_of(source, max_nodes))
-        graph = _graph(settings.data, settings.data_seed)
-        result = spectrum_for(graph, settings, None, hops, self_loops, dense)
+        result = spectrum_for(*_opened(source, max_nodes, config, sets), None, hops, self_loops, dense)
     if not _plain(result, "spectrum", out, as_json):
         _print_spectrum(result)
 
@@ -138,8 +137,7 @@ def bias(
     if is_run(source):
         result = compute(source, nodes=chosen)
     else:
-        settings = settings_of(config, sets, data=part_of(source, max_nodes))
-        result = compute(_graph(settings.data, settings.data_seed), settings, chosen)
+        result = compute(*_opened(source, max_nodes, config, sets), chosen)
     if not _plain(result, "bias", out, as_json):
         _print_bias(result)
 
@@ -199,11 +197,16 @@ def _plain(result: Analysis, name: str, out: Path | None, as_json: bool) -> bool
     return as_json
 
 
-def _graph(data: str, seed: int) -> AttributedGraph:
+def _opened(
+    data: str, max_nodes: int | None, config: Path | None, sets: list[str] | None
+) -> tuple[AttributedGraph, Config]:
+    """The graph that a command names, and its settings."""
     from labeldeconv.names import open_data
     from labeldeconv.record import Cache
 
-    return open_data(data, seed, Cache()).graph
+    settings = settings_of(config, sets, data=part_of(data, max_nodes))
+    graph = open_data(settings.data, settings.data_seed, Cache()).graph
+    return graph.resplit(settings.split, settings.data_seed), settings
 
 
 def _print_spectrum(s: Spectrum) -> None:

@@ -48,7 +48,7 @@ def comparison(tmp_path_factory):
 
     folder = tmp_path_factory.mktemp("comparison")
     settings = {"data": "planted:80", "encoder.name": "tiny", "encoder.max_tokens": 16, "gnn.hidden": 8}
-    config = load_config(None, {**settings, "gnn.epochs": 5, "labels.hops": 2, "train.epochs": 1})
+    config = load_config(None, {**settings, "gnn.epochs": 5, "labels.hops": 2, "train.epochs": 2})
     compare(config, ["pne", "wo-ld", "ld"], ["gcn"], 2, folder / "out", cache=Cache(folder / "cache"))
     return folder / "out"
 

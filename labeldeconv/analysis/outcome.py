@@ -16,7 +16,6 @@ from safetensors.torch import load_file
 
 from labeldeconv.analysis.runs import RunDirectory
 from labeldeconv.evaluate import paired_p
-from labeldeconv.gather import dequantize
 from labeldeconv.gnns.base import Psi
 from labeldeconv.names import gnn_builder
 from labeldeconv.stages import psi_logits
@@ -85,8 +84,7 @@ def _run(run: RunDirectory) -> RunOutcome:
     distance = None
     if run.gamma is not None:
         graph, K = run.labelled_graph()
-        Y = dequantize(np.asarray(K[:, 0]))
-        inverse = run.inverse_labels(K, Task.of(graph), np.arange(len(K)))
+        inverse, Y = (run.targets(K, Task.of(graph), np.arange(len(K)), alpha) for alpha in (1.0, 0.0))
         distance = round(float(np.linalg.norm(inverse - Y) / max(float(np.linalg.norm(Y)), 1e-300)), 4)
     names = run.name, run.method, run.gnn, run.seed
     return RunOutcome(*names, run.result["test"], psi_test, agreement, distance)
@@ -95,7 +93,8 @@ def _run(run: RunDirectory) -> RunOutcome:
 def _psi(run: RunDirectory) -> tuple[float | None, float | None]:
     """Test score of psi on the run's features, and its agreement with the GNN."""
     weights = run.path / "psi.safetensors"
-    if run.method == "giant" or not weights.is_file():  # GIANT's head predicts clusters
+    # GIANT's head predicts clusters, and GLEM's psi may be of a later round than its features.
+    if run.method in ("giant", "glem") or not weights.is_file():
         return None, None
     config, graph = run.config(), run.graph()
     x = np.load(run.path / "features.npy", mmap_mode="r")

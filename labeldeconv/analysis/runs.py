@@ -76,10 +76,13 @@ class RunDirectory:
         graph, K = self.graph(), np.load(path, mmap_mode="r")
         return (graph if len(K) == graph.num_nodes else training_view(graph)), K
 
-    def inverse_labels(self, K: np.ndarray, task: Task, ids: np.ndarray) -> np.ndarray:
-        """NORMALIZE(Y(gamma)) (m, c) of the nodes `ids` (m,): final gamma of the run (eqn:inv_label), any alpha."""
+    def targets(self, K: np.ndarray, task: Task, ids: np.ndarray, alpha: float = 1.0) -> np.ndarray:
+        """Targets (m, c) of the nodes `ids` (m,), whatever alpha the run had.
+
+        1 gives the inverse labels NORMALIZE(Y(gamma)) at the final gamma (eqn:inv_label), 0 the (pseudo) labels Y.
+        """
         with torch.inference_mode():
-            return InverseLabels(K, 1.0, task, self.gamma)(ids).numpy()
+            return InverseLabels(K, alpha, task, self.gamma)(ids).numpy()
 
 
 def run_directories(path: str | Path) -> list[RunDirectory]:

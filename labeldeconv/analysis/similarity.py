@@ -21,7 +21,6 @@ import numpy as np
 from labeldeconv.analysis.runs import run_with_gamma
 from labeldeconv.analysis.tfidf import Tfidf
 from labeldeconv.errors import DataError
-from labeldeconv.gather import dequantize
 from labeldeconv.graph import AttributedGraph
 from labeldeconv.task import Task
 
@@ -117,10 +116,10 @@ def similarity(
 
     def labels(kind: str, ids: np.ndarray) -> np.ndarray:
         """Rows (m, c) of unit length."""
-        if kind == "inverse":
-            rows = source.inverse_labels(K, task, ids)
+        if kind == "true":
+            rows = np.nan_to_num(task.targets(graph.labels[ids]))
         else:
-            rows = np.nan_to_num(task.targets(graph.labels[ids])) if kind == "true" else dequantize(K[ids, 0])
+            rows = source.targets(K, task, ids, alpha=1.0 if kind == "inverse" else 0.0)
         return rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-12)
 
     near = _near_pairs(texts, usable, min(sample, len(usable)), rng)

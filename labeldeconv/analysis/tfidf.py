@@ -86,21 +86,28 @@ def _triples(sequence: str) -> list[str]:
 
 
 @numba.njit(cache=True, nogil=True)
+def _cosine(indptr: np.ndarray, indices: np.ndarray, weights: np.ndarray, i: int, j: int) -> float:
+    p, q, end_p, end_q = indptr[i], indptr[j], indptr[i + 1], indptr[j + 1]
+    total = 0.0
+    while p < end_p and q < end_q:
+        if indices[p] == indices[q]:
+            total += weights[p] * weights[q]
+            p += 1
+            q += 1
+        elif indices[p] < indices[q]:
+            p += 1
+        else:
+            q += 1
+    return total
+
+
+# Not called by _nearest: when it was, numba's file cache (0.68.1) once held two compilations of it under one name,
+# after this file was changed and changed back, and it could not return its array ("'descr' is NULL").
+@numba.njit(cache=True, nogil=True)
 def _cosines(indptr: np.ndarray, indices: np.ndarray, weights: np.ndarray, a: np.ndarray, b: np.ndarray) -> np.ndarray:
     out = np.zeros(len(a), np.float32)
     for m in range(len(a)):
-        p, q, end_p, end_q = indptr[a[m]], indptr[b[m]], indptr[a[m] + 1], indptr[b[m] + 1]
-        total = 0.0
-        while p < end_p and q < end_q:
-            if indices[p] == indices[q]:
-                total += weights[p] * weights[q]
-                p += 1
-                q += 1
-            elif indices[p] < indices[q]:
-                p += 1
-            else:
-                q += 1
-        out[m] = total
+        out[m] = _cosine(indptr, indices, weights, a[m], b[m])
     return out
 
 
@@ -139,7 +146,9 @@ def _nearest(
         order = np.argsort(-partial_scores, kind="mergesort")[: proposed + 1]  # the text itself is among them
         best = touched[:count][order]
         best = best[best != i]
-        exact = _cosines(indptr, indices, weights, np.full(len(best), i), best)
+        exact = np.zeros(len(best), np.float32)
+        for b in range(len(best)):
+            exact[b] = _cosine(indptr, indices, weights, i, best[b])
         top = np.argsort(-exact, kind="mergesort")[:k]
         ids[m, : len(top)] = best[top]
         scores[m, : len(top)] = exact[top]

@@ -8,6 +8,8 @@ import pytest
 
 from labeldeconv import load_config, planted
 from labeldeconv.analysis.bias import _nonnegative, before_training, bias
+from labeldeconv.analysis.outcome import _differences
+from labeldeconv.analysis.runs import RunDirectory
 from labeldeconv.config import Config
 from labeldeconv.errors import DataError
 from labeldeconv.graph import AttributedGraph, Split, Texts
@@ -122,6 +124,22 @@ def test_after_a_comparison(comparison):
     assert "2 seeds" in found.after.verdict
     assert {row["part"] for row in found.rows()} == {"before", "run", "difference"}
     assert json.loads(json.dumps(found.to_dict()))["before"]["hops"] == 2
+
+
+def test_differences_are_paired_by_seed_and_setting():
+    scores = {"ld-gcn-0": 0.9, "ld-gcn-1": 0.8, "wo-ld-gcn-0": 0.6, "wo-ld-gcn-1": 0.6, "wo-ld-gcn-2": 0.1}
+    scores |= {"ld-sagn-0": 0.5, "joint-gas-gcn-0": 0.95}
+    runs = []
+    for name, test in scores.items():
+        method, gnn, seed = name.rsplit("-", 2)
+        settings = {"method": method, "gnn": {"name": gnn}, "seed": int(seed)}
+        runs.append(RunDirectory(Path(name), name, {"test": test, "settings": settings}))
+    found = {(d.a, d.b, d.setting): (d.points, d.seeds) for d in _differences(runs)}
+    assert found == {
+        ("ld", "wo-ld", "gcn"): (0.25, 2),
+        ("joint-gas", "wo-ld", "gcn"): (0.35, 1),
+        ("joint-gas", "ld", "gcn"): (0.05, 1),
+    }
 
 
 def test_after_one_run(ld_run):

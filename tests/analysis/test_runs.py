@@ -31,7 +31,9 @@ def test_inverse_labels_are_the_weighted_sum(ld_run):
     expected = np.einsum("h,nhc->nc", run.gamma, K)
     expected /= expected.sum(1, keepdims=True)
     ids = np.array([3, 0, 7])
-    assert run.inverse_labels(K, Task.of(graph), ids) == pytest.approx(expected[ids], abs=1e-5)
+    assert run.targets(K, Task.of(graph), ids) == pytest.approx(expected[ids], abs=1e-5)
+    Y = np.load(ld_run / "pseudo_labels.npy")
+    assert run.targets(K, Task.of(graph), ids, alpha=0.0) == pytest.approx(Y[ids], abs=1e-4)
 
 
 def test_other_results_are_refused(ld_run, tmp_path):

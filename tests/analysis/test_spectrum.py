@@ -73,6 +73,15 @@ def test_complete_bipartite_graph_is_not_invertible():
     assert known_eigenvalues(Adjacency.from_edges(*graph)) == {1.0: 1, -1.0: 1, 0.0: 5}
 
 
+def test_bounds_that_decide_and_that_do_not():
+    """Not exact: equal neighbours make 0 certain; an odd cycle has no 0, but nothing known tells so."""
+    (known,) = spectrum(bipartite(3, 4), phi={"A": power(1)}, dense_nodes=1).phi
+    (open_question,) = spectrum(cycle(401), phi={"A": power(1)}, dense_nodes=1).phi
+    assert known.invertible is False
+    assert open_question.invertible is None
+    assert spectrum(cycle(401), phi={"A": power(1)}).phi[0].invertible is True
+
+
 def test_planted_phi_of_the_generator_is_invertible():
     """phi = A - 1.2 I has no zero in [-1, 1]: decided on any graph, exact or not."""
     edges = random_edges(60, 150), 60
