@@ -52,6 +52,7 @@ def fit(
     log: LogTo = None,
     config: ConfigFile = None,
     sets: Sets = None,
+    profile: Annotated[bool, typer.Option("--profile", help="Also write and print where the time went.")] = False,
     dry_run: DryRun = False,
     as_json: AsJson = False,
 ) -> None:
@@ -64,14 +65,18 @@ def fit(
     from labeldeconv.pipeline import run
 
     result = run(settings, out=out)
+    times = result.write_profile() if profile else None
     if as_json:
-        return _print_json(result.to_dict())
+        return _print_json(result.to_dict() | ({"profile": times} if times else {}))
     table = Table(title=f"{settings.method} on {settings.data}: {result.metric}", title_justify="left")
     for column in ("val", "test", "seconds"):
         table.add_column(column, justify="right")
     table.add_row(f"{100 * result.val:.2f}", f"{100 * result.test:.2f}", f"{sum(result.seconds.values()):.1f}")
     console.print(table)
-    console.print("seconds by stage: " + ", ".join(f"{k} {v:.1f}" for k, v in result.seconds.items()))
+    if times:
+        _print_profile(times)
+    else:
+        console.print("seconds by stage: " + ", ".join(f"{k} {v:.1f}" for k, v in result.seconds.items()))
     if result.gamma:
         console.print("gamma: " + ", ".join(f"{g:.3f}" for g in result.gamma))
     console.print(f"run directory: {result.run}", soft_wrap=True)
@@ -218,6 +223,17 @@ def list_names(as_json: AsJson = False) -> None:
     for name, kind in GNNS.items():
         _print_tree(f"GNN {name}", {"": (kind.__doc__ or "").splitlines()[0], "options": gnn_options(kind)})
     _print_tree("methods", {name: (m.__doc__ or "").splitlines()[0] for name, m in METHODS.items()})
+
+
+def _print_profile(times: dict[str, list[dict[str, Any]]]) -> None:
+    """Tables of stages and of parts of the training step."""
+    for name, rows in times.items():
+        table = Table(title={"stages": "stages", "step": "encoder's training steps"}[name], title_justify="left")
+        for column in rows[0]:
+            table.add_column(column.replace("_", " "), justify="left" if column in ("stage", "part") else "right")
+        for row in rows:
+            table.add_row(*(f"{v:.1%}" if k == "share" else str(v) for k, v in row.items()))
+        console.print(table)
 
 
 def _print_comparison(result: Comparison) -> None:

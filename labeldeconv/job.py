@@ -75,11 +75,12 @@ class Job:
     ) -> Stage:
         """Run or recall a stage and remember it under `label`; rows of a recalled one are logged again."""
         stage = self.cache.stage(name, parts, build)
-        if label not in self.used or self.used[label].key != stage.key:
-            if stage.cached:
-                self.watch(label).replay_stage(stage.path)
-            told = " when computed, now from the cache" if stage.cached else ""
-            say(f"[dim]{label:<10} {stage.seconds:8.1f} s{told}[/]")
+        if label in self.used and self.used[label].key == stage.key:
+            return self.used[label]  # which knows whether this run computed it
+        if stage.cached:
+            self.watch(label).replay_stage(stage.path)
+        told = " when computed, now from the cache" if stage.cached else ""
+        say(f"[dim]{label:<10} {stage.seconds:8.1f} s{told}[/]")
         self.used[label] = stage
         return stage
 

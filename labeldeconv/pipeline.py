@@ -30,13 +30,16 @@ from labeldeconv.progress import say
 from labeldeconv.record import Cache, Stage, link, write_json, write_text
 from labeldeconv.settings import load_config
 
+GRAPH_PARTS = ("texts", "edges", "labels", "split")
+
 
 @dataclass(frozen=True)
 class Result:
     """Scores, costs and files of one run.
 
-    `encoder_nodes` counts texts that went through the encoder, training epochs included. `features` (n, d) and `logits`
-    (n, c) are memory-mapped from the run directory; rows follow the graph's nodes.
+    `encoder_nodes` counts texts that went through the encoder, training epochs included; `step_seconds` says where the
+    time of the encoder's training steps went. `features` (n, d) and `logits` (n, c) are memory-mapped from the run
+    directory; rows follow the graph's nodes.
     """
 
     metric: str
@@ -48,6 +51,7 @@ class Result:
     peak_mib: dict[str, float | None]
     encoder_nodes: int
     encoder_nodes_by_stage: dict[str, int]
+    step_seconds: dict[str, float] | None
     cached: list[str]
     settings: dict[str, Any]
     run: Path
@@ -61,6 +65,27 @@ class Result:
     def logits(self) -> np.ndarray:
         """Predictions of the GNN (n, c) float32, before softmax or sigmoid."""
         return np.load(self.run / "logits.npy", mmap_mode="r")
+
+    def write_profile(self) -> dict[str, list[dict[str, Any]]]:
+        """Where the time went, by stage and inside the encoder's training steps; also as profile.json of the run."""
+        whole = sum(self.seconds.values()) or 1.0
+        stages = [
+            {
+                "stage": label,
+                "seconds": seconds,
+                "share": round(seconds / whole, 4),
+                "peak_mib": self.peak_mib[label],
+                "computed": "before" if label in self.cached else "now",
+            }
+            for label, seconds in self.seconds.items()
+        ]
+        profile = {"stages": stages}
+        if self.step_seconds:
+            whole = sum(self.step_seconds.values()) or 1.0
+            parts = sorted(self.step_seconds.items(), key=lambda part: -part[1])
+            profile["step"] = [{"part": k, "seconds": s, "share": round(s / whole, 4)} for k, s in parts]
+        write_json(self.run / "profile.json", profile)
+        return profile
 
     def to_dict(self) -> dict[str, Any]:
         """What `--json` prints and `result.json` holds."""
@@ -168,7 +193,7 @@ def _write_run(job: Job, X: Stage, final: Stage, out: Path) -> Result:
     out.mkdir(parents=True, exist_ok=True)
     (out / "result.json").unlink(missing_ok=True)
     write_text(out / "config.toml", job.config.to_toml())
-    if not (out / "graph" / "graph.json").exists():
+    if not _same_graph(out / "graph", job.graph):
         job.graph.save(out / "graph")
     link(X.path / "features.npy", out / "features.npy")
     for name in ("logits.npy", "gnn.safetensors", "epochs.jsonl"):
@@ -193,12 +218,20 @@ def _write_run(job: Job, X: Stage, final: Stage, out: Path) -> Result:
         peak_mib={label: stage.peak_mib for label, stage in job.used.items()},
         encoder_nodes=sum(counts.values()),
         encoder_nodes_by_stage=counts,
+        step_seconds=trained.info.get("step_seconds") if trained else None,
         cached=[label for label, stage in job.used.items() if stage.cached],
         settings=job.config.model_dump(),
         run=out,
     )
     write_json(out / "result.json", result.to_dict())
     return result
+
+
+def _same_graph(folder: Path, graph: AttributedGraph) -> bool:
+    """Whether an earlier run has left this very graph there."""
+    if not (folder / "graph.json").exists():
+        return False
+    return AttributedGraph.load(folder).fingerprint(*GRAPH_PARTS) == graph.fingerprint(*GRAPH_PARTS)
 
 
 def _device(name: str) -> torch.device:

@@ -303,7 +303,8 @@ def train(
         save_file((psi.gnn if isinstance(psi, Psi) else psi).state_dict(), folder / "psi.safetensors")
         (folder / "checkpoint.safetensors").unlink(missing_ok=True)
         report = {"steps": run.steps, "loss": run.loss, "gamma": run.gamma, "seconds": run.seconds}
-        return {**report, "encoder_nodes": settings.epochs * len(nodes)}
+        step = {part: round(seconds, 3) for part, seconds in run.parts.items()}
+        return {**report, "step_seconds": step, "encoder_nodes": settings.epochs * len(nodes)}
 
     return job.stage(label, "train", parts, build)
 

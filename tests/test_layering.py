@@ -24,7 +24,7 @@ LAYERS = [
     ["adjacency"],
     ["graph", "edge_features"],
     ["gather", "csr"],
-    ["record", "progress", "metrics", "evaluate", "texts", "threads"],
+    ["record", "progress", "metrics", "evaluate", "texts", "threads", "clock"],
     ["settings"],
     ["config"],
     ["errors"],

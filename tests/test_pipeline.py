@@ -159,3 +159,27 @@ def test_killed_run_goes_on_and_ends_with_the_same_numbers(tmp_path):
     assert {k: result[k] for k in ("val", "test", "gamma")} == {k: expected[k] for k in ("val", "test", "gamma")}
     for name in ("features.npy", "logits.npy", "steps.jsonl", "epochs.jsonl", "encoder/model.safetensors"):
         assert (tmp_path / "killed" / name).read_bytes() == (tmp_path / "straight" / name).read_bytes(), name
+
+
+def test_profile_says_where_the_time_went(tmp_path):
+    result = fit("planted:60", out=tmp_path / "run", cache=tmp_path / "cache", **QUICK)
+    profile = result.write_profile()
+    assert profile == json.loads((tmp_path / "run" / "profile.json").read_text())
+    assert [row["stage"] for row in profile["stages"]] == list(result.seconds)
+    assert sum(row["share"] for row in profile["stages"]) == pytest.approx(1, abs=0.01)
+    assert {row["computed"] for row in profile["stages"]} == {"now"}
+    parts = {row["part"]: row["seconds"] for row in profile["step"]}
+    assert {"batches", "encoder", "psi", "targets", "loss", "backward", "clip", "update", "log"} == set(parts)
+    assert sum(parts.values()) <= result.seconds["train"] + 0.1
+    again = fit("planted:60", method="pne", out=tmp_path / "pne", cache=tmp_path / "cache", **QUICK).write_profile()
+    assert "step" not in again
+    assert {row["stage"]: row["computed"] for row in again["stages"]}["encode"] == "before"
+
+
+def test_a_run_directory_used_again_holds_the_new_split(tmp_path):
+    for split in ([0.08, 0.02], [0.5, 0.2]):
+        fit("planted:200", method="pne", out=tmp_path / "run", cache=tmp_path / "cache", split=split, **QUICK)
+        graph = AttributedGraph.load(tmp_path / "run" / "graph")
+        assert len(graph.split.train) == pytest.approx(split[0] * 200, abs=10)
+    with pytest.raises(ConfigError, match="split: shares of train and validation nodes below 1"):
+        fit("planted:200", method="pne", cache=tmp_path / "cache", split=[0.7, 0.4], **QUICK)

@@ -28,12 +28,16 @@ LOG = "steps.jsonl"  # one line per optimiser step: step, epoch, loss, lr, gamma
 
 @dataclass(frozen=True)
 class EncoderRun:
-    """What the encoder phase reports: optimiser steps, last loss, gamma (None where not learned), seconds."""
+    """What the encoder phase reports: optimiser steps, last loss, gamma (None where not learned), seconds.
+
+    `parts` are seconds by part of the step, of the last attempt alone.
+    """
 
     steps: int
     loss: float
     gamma: list[float] | None
     seconds: float
+    parts: dict[str, float]
 
 
 def train_encoder(
@@ -74,6 +78,7 @@ def _train(
     lengths = store.lengths
     loss = float("nan")
     objective.train()
+    clock = objective.clock
 
     def groups_of(epoch: int) -> list[list[np.ndarray]]:
         batches = epoch_batches(lengths, nodes, config.batch_nodes, config.batch_tokens, seed, epoch)
@@ -86,7 +91,9 @@ def _train(
         for epoch in range(state["epoch"], config.epochs):
             groups = groups_of(epoch)
             prepared = ahead(partial(_prepare, store), groups[state["group"] :])
+            clock.start()
             for k, batches in enumerate(prepared, start=state["group"]):
+                clock.lap("batches")
                 scale = set_learning_rates(optimizer, (epoch + (k + 0.5) / len(groups)) / config.epochs, config.warmup)
                 loss = _step(objective, optimizer, batches, config.clip, device, dtype)
                 state = {"epoch": epoch, "group": k + 1, "step": state["step"] + 1}
@@ -99,9 +106,10 @@ def _train(
                 if checkpoint.due:
                     log.flush()
                     checkpoint.save(state)
+                clock.lap("log")
             state = {**state, "group": 0}
     objective.eval()
-    return EncoderRun(state["step"], loss, gamma_of(objective.targets), checkpoint.seconds)
+    return EncoderRun(state["step"], loss, gamma_of(objective.targets), checkpoint.seconds, clock.seconds)
 
 
 Prepared = tuple[np.ndarray, torch.Tensor, torch.Tensor]  # node ids (b,), tokens and mask (b, t)
@@ -124,12 +132,16 @@ def _step(
     for ids, input_ids, mask in batches:
         with torch.autocast(device.type, dtype=dtype or torch.bfloat16, enabled=dtype is not None):
             share = objective(ids, input_ids.to(device), mask.to(device)) * (len(ids) / total)
+        objective.clock.lap("loss")
         share.backward()
         loss += float(share.detach())
+        objective.clock.lap("backward")
     if clip > 0:
         nn.utils.clip_grad_norm_(objective.parameters(), clip)
+        objective.clock.lap("clip")
     optimizer.step()
     optimizer.zero_grad(set_to_none=True)
+    objective.clock.lap("update")
     return loss
 
 

@@ -6,6 +6,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from labeldeconv.clock import Clock
 from labeldeconv.encoders.base import Encoder
 from labeldeconv.task import Task
 
@@ -41,12 +42,16 @@ class Objective(nn.Module):
         self.dropout = nn.Dropout(dropout)
         self.pseudo_weight = pseudo_weight
         self.gold = gold
+        self.clock = Clock()  # seconds by part of the step, booked by the training loop too
 
     def forward(self, ids: np.ndarray, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
         """Loss of the nodes `ids` (b,) with tokens (b, t)."""
         features = self.encoder(input_ids, attention_mask)  # (b, d), line 8
+        self.clock.lap("encoder")
         logits = self.psi(self.dropout(features)).float()  # (b, c)
+        self.clock.lap("psi")
         targets = self.targets(ids).to(logits.device)  # (b, c), line 9
+        self.clock.lap("targets")
         losses = self.task.loss(logits, targets)  # (b,)
         if self.pseudo_weight is None or self.gold is None:
             return losses.mean()

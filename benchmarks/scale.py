@@ -1,0 +1,116 @@
+"""Growth with the graph: planted at 10^4, 10^5, 10^6 (and 10^7) nodes, time and memory by part, and their exponents.
+
+    python benchmarks/scale.py
+    python benchmarks/scale.py --sizes 10000,100000,1000000,10000000 --json
+
+Every size runs in a process of its own: CSR from the edge list, hop labels K_0..K_2 on disk, the token store, one
+training step of LD with MiniLM. Exponents are slopes of log(seconds) and log(memory) over log(edges), from the second
+size on, since below it constants rule. Memory is what a part adds at its peak to the process before it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from labeldeconv.adjacency import Adjacency
+from labeldeconv.config import EncoderConfig, TrainConfig
+from labeldeconv.data.planted import planted
+from labeldeconv.encoders.text import load_text_encoder
+from labeldeconv.encoders.tokens import TokenStore, write_tokens
+from labeldeconv.gnns.base import Psi
+from labeldeconv.gnns.gcn import GCN
+from labeldeconv.labels.hops import write_hop_labels
+from labeldeconv.labels.inverse import InverseLabels
+from labeldeconv.record import peak_memory_mib
+from labeldeconv.task import Task
+from labeldeconv.train.encoder import train_encoder
+from labeldeconv.train.objective import Objective
+
+STEP_NODES = 320  # ten steps: compiled and warm after the first
+
+
+def measure(work: Callable[[], Any]) -> tuple[dict[str, float], Any]:
+    """Seconds of a part and the memory it adds at its peak."""
+    Path("/proc/self/clear_refs").write_text("5")
+    before = peak_memory_mib() or 0.0
+    start = time.perf_counter()
+    result = work()
+    seconds = time.perf_counter() - start
+    return {"seconds": seconds, "mib": (peak_memory_mib() or 0.0) - before}, result
+
+
+def one_size(nodes: int, folder: Path) -> dict[str, Any]:
+    """All parts for one number of nodes."""
+    Adjacency.from_edges(np.array([[0, 1], [1, 2]]), 3) @ np.zeros((3, 10), np.float32)  # kernels come from their cache
+    parts: dict[str, dict[str, float]] = {}
+    parts["graph"], data = measure(lambda: planted(num_nodes=nodes))
+    graph = data.graph
+    encoder = load_text_encoder(EncoderConfig(layers=2))
+    parts["csr"], adj = measure(lambda: Adjacency.from_edges(graph.edges, graph.num_nodes))
+    Y = np.lib.format.open_memmap(folder / "Y.npy", mode="w+", dtype=np.float32, shape=(nodes, graph.num_classes))
+    Y[:] = np.random.default_rng(0).random(Y.shape, dtype=np.float32)
+    parts["hop labels"], _ = measure(lambda: write_hop_labels(adj, Y, 2, folder / "K.npy"))
+    parts["token store"], _ = measure(lambda: write_tokens(encoder, graph.texts, 32, folder))
+    store = TokenStore.open(folder, encoder.pad_id)
+    K = np.load(folder / "K.npy", mmap_mode="r")
+    task = Task("multiclass", graph.num_classes)
+    psi = Psi(GCN(encoder.dim, graph.num_classes, layers=1))
+    objective = Objective(encoder, psi, InverseLabels(K, 1.0, task), task)
+    chosen = np.sort(np.random.default_rng(0).choice(nodes, STEP_NODES, replace=False))
+    config = TrainConfig(epochs=1, precision="float32")
+    parts["ten steps"], _ = measure(lambda: train_encoder(objective, store, chosen, config, 0, folder))
+    return {"nodes": nodes, "edges": graph.edges.shape[1], "parts": parts, "whole_mib": peak_memory_mib()}
+
+
+def exponent(edges: list[int], values: list[float]) -> float:
+    """Slope of log(value) over log(edges)."""
+    if len(edges) < 2:
+        return float("nan")
+    return float(np.polyfit(np.log(edges), np.log(np.maximum(values, 1e-3)), 1)[0])
+
+
+def main() -> None:
+    """Parse, run, print."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--sizes", default="10000,100000,1000000")
+    parser.add_argument("--json", action="store_true", help="one JSON line")
+    parser.add_argument("--one", type=int, help=argparse.SUPPRESS)
+    args = parser.parse_args()
+    if args.one:
+        with tempfile.TemporaryDirectory() as folder:
+            print(json.dumps(one_size(args.one, Path(folder))))
+        return
+    rows = []
+    for size in args.sizes.split(","):
+        command = [sys.executable, __file__, "--one", size]
+        done = subprocess.run(command, capture_output=True, text=True, check=True)
+        rows.append(json.loads(done.stdout.splitlines()[-1]))
+        if not args.json:
+            parts = ", ".join(f"{k} {v['seconds']:.2f} s {v['mib']:.0f} MiB" for k, v in rows[-1]["parts"].items())
+            print(f"{rows[-1]['nodes']:>10,} nodes {rows[-1]['edges']:>11,} edges: {parts}", flush=True)
+    large = rows[1:] if len(rows) > 2 else rows
+    edges = [r["edges"] for r in large]
+    exponents = {
+        part: {unit: exponent(edges, [r["parts"][part][unit] for r in large]) for unit in ("seconds", "mib")}
+        for part in rows[0]["parts"]
+    }
+    if args.json:
+        print(json.dumps({"exponents": exponents, "sizes": rows, "threads": torch.get_num_threads()}))
+        return
+    for part, slopes in exponents.items():
+        print(f"{part:12} time ~ edges^{slopes['seconds']:.2f}   memory ~ edges^{slopes['mib']:.2f}")
+
+
+if __name__ == "__main__":
+    main()
