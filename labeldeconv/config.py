@@ -58,6 +58,9 @@ class LabelConfig(Settings):
     closed form on the validation nodes, before training."""
     temperature: Positive = 1.0
     """Pseudo labels are softmax(logits / temperature), or sigmoid."""
+    nodes: Literal["all", "train"] = "all"
+    """Nodes the encoder is trained on: all, as in the paper, or the train nodes. On small graphs an encoder learns the
+    pseudo labels of the others by heart, and the GNN then repeats the one that made them."""
     pseudo_weight: Fraction | None = None
     """Loss = (1 - w) mean over train nodes + w mean over the others (the authors' code); None: one plain mean."""
     adjacency: AdjacencyConfig = AdjacencyConfig()

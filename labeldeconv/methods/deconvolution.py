@@ -31,11 +31,12 @@ def deconvolution(job: Job) -> Stage:
     # 8    F_B = f(x_B; beta)                           train/objective.py
     # 9    Y(gamma)_B = sum_i gamma_i [K_i]_B           labels/inverse.py
     # 10   step on L(psi(F_B; theta), Y(gamma)_B)       train/encoder.py
+    everyone = labels.nodes == "all"
     trained = stages.train(
         job,
         targets=lambda: InverseLabels(np.load(K.path / "hop_labels.npy", mmap_mode="r"), alpha, job.task, start),
-        nodes=np.arange(graph.num_nodes),
-        target_key={"hops": K.key, "alpha": alpha, "gamma": start},
+        nodes=np.arange(graph.num_nodes) if everyone else graph.split.train,
+        target_key={"hops": K.key, "alpha": alpha, "gamma": start, **({} if everyone else {"nodes": "train"})},
         pseudo_weight=labels.pseudo_weight,
     )
 

@@ -97,3 +97,15 @@ def test_gamma_auto_starts_from_the_chosen_gamma(graph, tmp_path):
     np.testing.assert_allclose(result.gamma, manifest["info"]["gamma"], atol=1e-4)
     assert len(manifest["info"]["candidates"]) > 5
     assert "choice" in result.seconds
+
+
+def test_ld_on_train_nodes_alone_never_trains_on_others(tmp_path):
+    settings = {"encoder": "tiny", "train__epochs": 1, "gnn__epochs": 5, "cache": tmp_path / "cache"}
+    every = fit("planted:80", method="ld", out=tmp_path / "a", **settings)
+    few = fit("planted:80", method="ld", labels__nodes="train", out=tmp_path / "b", **settings)
+    assert every.encoder_nodes_by_stage["train"] == 80
+    assert few.encoder_nodes_by_stage["train"] == 48
+    # With alpha = 0 only the train nodes' true labels are left: FNE, up to the fixed point of one-hot labels, exact.
+    plain = fit("planted:80", method="wo-ld", labels__nodes="train", out=tmp_path / "c", **settings)
+    fne = fit("planted:80", method="fne", out=tmp_path / "d", **settings)
+    np.testing.assert_array_equal(plain.features, fne.features)
