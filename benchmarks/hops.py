@@ -26,10 +26,7 @@ from typing import Any
 
 import numba
 import numpy as np
-import scipy
 import torch
-import torch_geometric
-from torch_geometric.utils import spmm
 
 from labeldeconv.adjacency import Adjacency
 from labeldeconv.csr import build_csr
@@ -94,6 +91,10 @@ def summary(runs: dict[str, list[dict[str, float]]], clock: str) -> dict[str, di
 
 def run(shape: str, rounds: int) -> dict[str, Any]:
     """All ratios of one shape."""
+    import scipy  # here, since the process that measures memory needs no peers
+    import torch_geometric
+    from torch_geometric.utils import spmm
+
     n, e, c = SHAPES[shape]
     edges = make_edges(n, e)
 

@@ -57,7 +57,7 @@ def write_hops(
         for i, values in enumerate(_hops(adj, x[:, a : a + width], hops, computed)):
             for lo, hi in _row_chunks(part[i]):
                 part[i, lo:hi] = values[lo:hi]
-            release(part, i, i + 1)
+                release(part[i], lo, hi)
             (advance or _nothing)(values.shape[1])
         columns.append(part)
     for lo, hi in _row_chunks(out):
@@ -69,18 +69,28 @@ def write_hops(
 
 
 def _hops(adj: Adjacency, x: np.ndarray, hops: int, dtype: np.dtype) -> Iterator[np.ndarray]:
-    """propagate from a block of columns of x, read in chunks; whole-number labels are counted instead of summed."""
-    start = padded(len(x), x.shape[1], dtype)
+    """propagate from a block of columns of x; whole-number labels are counted instead of summed.
+
+    Only the hop at hand and the next one are held.
+    """
+    first = _read(x, dtype)
+    classes = _classes(first) if hops and adj.right is None and adj.left is not None else None
+    if classes is not None and adj.left is not None:
+        yield first
+        first = count_classes(adj.indptr, adj.indices, adj.left, classes, first)
+        hops -= 1
+    rest = propagate(adj, first, hops)
+    del first
+    yield from rest
+
+
+def _read(x: np.ndarray, dtype: np.dtype) -> np.ndarray:
+    """x in rows padded to cache lines, read in chunks."""
+    out = padded(len(x), x.shape[1], dtype)
     for lo, hi in _row_chunks(x):
-        start[lo:hi] = quantize(x[lo:hi]) if dtype == np.uint16 else x[lo:hi]
+        out[lo:hi] = quantize(x[lo:hi]) if dtype == np.uint16 else x[lo:hi]
         release(x, lo, hi)
-    classes = _classes(start) if hops and adj.right is None and adj.left is not None else None
-    if classes is None:
-        yield from propagate(adj, start, hops)
-        return
-    yield start
-    assert adj.left is not None
-    yield from propagate(adj, count_classes(adj.indptr, adj.indices, adj.left, classes, start), hops - 1)
+    return out
 
 
 def _classes(x: np.ndarray) -> np.ndarray | None:
