@@ -16,7 +16,7 @@ from labeldeconv.adjacency import Adjacency, propagate
 from labeldeconv.gather import LINE, count_classes, padded, quantize
 
 BLOCK_BYTES = 400 << 20  # two hops of a block
-ROW_BYTES = 32 << 20  # rows of a memory map in memory at a time
+ROW_BYTES = 4 << 20  # rows of a memory map in memory at a time
 
 
 def scratch(folder: Path, name: str, shape: tuple[int, ...], dtype: np.dtype) -> np.memmap:
