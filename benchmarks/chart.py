@@ -73,9 +73,8 @@ def main() -> None:
     parts.append(
         f'<line x1="{one:.1f}" x2="{one:.1f}" y1="6" y2="{height - 26}" stroke="{GREY}" stroke-dasharray="3 3"/>'
     )
-    parts.append(
-        f'<text x="{one:.1f}" y="{height - 10}" text-anchor="middle" fill="#555">1 = the peer; bars end at {most:g}</text></svg>'
-    )
+    told = f"1 = the peer; bars end at {most:g}"
+    parts.append(f'<text x="{one:.1f}" y="{height - 10}" text-anchor="middle" fill="#555">{told}</text></svg>')
     (ROOT / "docs" / "performance.svg").write_text("\n".join(parts) + "\n", encoding="utf-8")
 
 
