@@ -275,7 +275,7 @@ def train(
         "encoder": start.key if start else job.encoder_identity,
         "pooling": config.encoder.pooling,
         "lora": config.encoder.lora_rank,
-        "psi": psi_key if clusters is None else {"linear": clusters},
+        "psi": psi_key if clusters is None else {"linear": clusters, "bias": "frequency"},
         "psi_weights": first.key if first else None,
         "targets": target_key,
         "split": job.graph.fingerprint("split"),
@@ -293,10 +293,11 @@ def train(
         model = job.build_gnn(encoder.dim)
         if first:
             model.load_state_dict(load_file(first.path / "gnn.safetensors"))
-        psi: nn.Module = nn.Linear(encoder.dim, clusters) if clusters else Psi(model, settings.psi_norm)
+        goal = targets()
+        psi: nn.Module = _linear_head(encoder.dim, goal, nodes) if clusters else Psi(model, settings.psi_norm)
         task = Task("multilabel", clusters) if clusters else job.task
         gold = job.graph.split.roles == 0
-        objective = Objective(encoder, psi, targets(), task, settings.dropout, pseudo_weight, gold).to(job.device)
+        objective = Objective(encoder, psi, goal, task, settings.dropout, pseudo_weight, gold).to(job.device)
         store = TokenStore.open(store_stage.path, encoder.pad_id)
         run = train_encoder(objective, store, nodes, settings, seed, folder, job.watch(label))
         encoder.save(folder / "encoder")
@@ -307,6 +308,17 @@ def train(
         return {**report, "step_seconds": step, "encoder_nodes": settings.epochs * len(nodes)}
 
     return job.stage(label, "train", parts, build)
+
+
+def _linear_head(dim: int, targets: nn.Module, nodes: np.ndarray) -> nn.Linear:
+    """A head whose bias starts at the targets' frequencies: else the encoder learns the offset and loses all else."""
+    with torch.no_grad():
+        blocks = range(0, len(nodes), PREDICT_ROWS)
+        total = torch.stack([targets(nodes[i : i + PREDICT_ROWS]).sum(0) for i in blocks]).sum(0)
+        frequency = ((total + 0.5) / (len(nodes) + 1)).clamp(max=1 - 1e-6)
+        head = nn.Linear(dim, len(frequency))
+        head.bias.copy_(frequency.logit())
+    return head
 
 
 def settings_key(settings: Settings, only: tuple[str, ...] | None = None) -> dict[str, Any]:

@@ -5,9 +5,11 @@ import json
 import numpy as np
 import pytest
 
-from labeldeconv import AttributedGraph, fit, planted
+from labeldeconv import AttributedGraph, fit, planted, stages
 from labeldeconv.errors import ConfigError, DataError
 from labeldeconv.graph import Split
+from labeldeconv.labels.inverse import InverseLabels
+from labeldeconv.task import Task
 
 QUICK = {"encoder": "tiny", "train__epochs": 1, "gnn__epochs": 5}
 
@@ -109,3 +111,12 @@ def test_ld_on_train_nodes_alone_never_trains_on_others(tmp_path):
     plain = fit("planted:80", method="wo-ld", labels__nodes="train", out=tmp_path / "c", **settings)
     fne = fit("planted:80", method="fne", out=tmp_path / "d", **settings)
     np.testing.assert_array_equal(plain.features, fne.features)
+
+
+def test_head_of_rare_clusters_starts_at_their_frequency():
+    rare = np.zeros((400, 1, 50), np.float32)
+    rare[np.arange(400), 0, np.arange(400) % 5] = 1.0  # 5 clusters with a fifth of the nodes, 45 empty ones
+    head = stages._linear_head(8, InverseLabels(rare, alpha=0.0, task=Task("multilabel", 50)), np.arange(400))
+    start = head.bias.sigmoid().detach().numpy()
+    np.testing.assert_allclose(start[:5], 0.2, atol=0.01)
+    assert (start[5:] < 0.01).all()
