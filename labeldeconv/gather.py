@@ -87,13 +87,13 @@ def gather(
     out, _ = _lines(t, d, x.dtype)
     lines = -(-d * x.itemsize // LINE)
     strides = np.uint64(x.strides[0]), np.uint64(out.strides[0])
-    widest = _lines_in_cache(len(x))
+    widest, bounds = _lines_in_cache(len(x)), balanced(indptr)
     for first in range(0, lines, widest):
         form = (x.dtype.type(0),) * min(widest, lines - first)
         at = np.uint64(first * LINE)
         addresses = np.uint64(x.ctypes.data) + at, np.uint64(out.ctypes.data) + at, np.uint64(indices.ctypes.data)
         part = partial(kernel, indptr, len(indices), *addresses, *strides, scale, form)
-        run_chunks(part, balanced(indptr), alone=len(indices) * d < SMALL)
+        run_chunks(part, bounds, alone=len(indices) * d < SMALL)
     return out
 
 

@@ -64,7 +64,7 @@ def write_hops(
         for a, part in zip(starts, columns, strict=True):
             out[lo:hi, :, a : a + width] = part[:, lo:hi].transpose(1, 0, 2)
             for i in range(hops + 1):
-                release(part, i, i + 1)
+                release(part, i, i + 1)  # all of it: reading a page brings its neighbours along
         release(out, lo, hi)
 
 
