@@ -147,6 +147,9 @@ class GNNConfig(Settings):
     """Dropout between layers."""
     options: dict[str, bool | int | float | str] = {}
     """Settings of this GNN alone; `labeldeconv list` names them."""
+    init: Literal["fresh", "psi"] = "fresh"
+    """Start the last GNN from new weights, or from psi of the encoder phase (the authors' code); GLEM's, GIANT's
+    and those of methods without an encoder phase always start fresh."""
     optimizer: Literal["adam", "adamw", "rmsprop"] = "adam"
     """Of the GNN phase."""
     lr: Positive = 0.01

@@ -39,6 +39,7 @@ class Job:
         build_gnn: makes a GNN for features of the given size.
         gnn_options: all options of the GNN, defaults included, for keys.
         log: where metrics go besides the stages' own files.
+        psi: the last encoder phase whose head is psi of the GNN.
         final: the GNN of a method that trains its own; None for the others.
     """
 
@@ -51,6 +52,7 @@ class Job:
     gnn_options: dict[str, Any] = field(default_factory=dict)
     device: torch.device = field(default_factory=lambda: torch.device("cpu"))
     used: dict[str, Stage] = field(default_factory=dict)
+    psi: Stage | None = None
     final: Stage | None = None
     log: Log | None = None
 

@@ -149,7 +149,7 @@ def run(
     with open_metrics(config.log, out, out.name, config.model_dump()) as log:
         job.log = log
         X = method(job) if config.setting == "transductive" else _learn_inductively(job, method)
-        final = job.final or stages.gnn(job, X)
+        final = job.final or stages.gnn(job, X, start=job.psi if config.gnn.init == "psi" else None)
         result = _write_run(job, X, final, out)
         if log is not None:
             log.add({"score/val": result.val, "score/test": result.test}, "score/seed", config.seed)
@@ -159,11 +159,12 @@ def run(
 def _learn_inductively(job: Job, method: Callable[[Job], Stage]) -> Stage:
     """Run the method on the graph of the train nodes, then encode all nodes with the encoder it trained."""
     settings = job.config.model_copy(update={"setting": "transductive"})
-    inner = replace(job, graph=training_view(job.graph), config=settings, used={})
+    inner = replace(job, graph=training_view(job.graph), config=settings, used={}, psi=None)
     if settings.train.psi_init == "gnn":
         raise ConfigError("setting 'inductive': train.psi_init 'fresh' expected, since there is no first GNN")
     method(inner)
     job.used.update(inner.used)
+    job.psi = inner.psi
     trained = last_trained(inner)
     return stages.features(job, trained) if trained else method(job)  # untrained features are the same for all
 

@@ -89,18 +89,22 @@ def load_features(stage: Stage) -> np.ndarray:
     return np.load(stage.path / "features.npy", mmap_mode="r")
 
 
-def gnn(job: Job, inputs: Stage, label: str = "gnn", soft: Soft | None = None) -> Stage:
+def gnn(
+    job: Job, inputs: Stage, label: str = "gnn", soft: Soft | None = None, start: Stage | None = None
+) -> Stage:
     """A GNN trained on fixed features (Algorithm 1, lines 14-17): logits.npy (n, c), weights and scores.
 
-    `soft` adds nodes taught by pseudo labels.
+    `soft` adds nodes taught by pseudo labels; `start` is an encoder phase whose psi the GNN begins as.
     """
     config, seed = job.config.gnn, job.config.seed
     parts = {
         "features": inputs.key,
         "graph": job.graph.fingerprint("edges", "labels", "split"),
-        "gnn": {**settings_key(config), "options": job.gnn_options},
+        "gnn": {**settings_key(config, without=("init",)), "options": job.gnn_options},
         "seed": seed,
     }
+    if start:
+        parts["init"] = start.key
     if job.config.setting == "inductive":
         parts["setting"] = "inductive"
     if soft:
@@ -112,6 +116,8 @@ def gnn(job: Job, inputs: Stage, label: str = "gnn", soft: Soft | None = None) -
         x = load_features(inputs)
         torch.manual_seed(seed)
         model = job.build_gnn(x.shape[1]).to(job.device)
+        if start:
+            model.load_state_dict(load_file(start.path / "psi.safetensors"))
         adj = Adjacency.from_edges(job.graph.edges, job.graph.num_nodes, config.adjacency)
         if model.edge_dim:
             adj = adj.with_edge_features(job.graph.edges, _edge_features(job.graph, model.edge_dim))
@@ -307,7 +313,10 @@ def train(
         step = {part: round(seconds, 3) for part, seconds in run.parts.items()}
         return {**report, "step_seconds": step, "encoder_nodes": settings.epochs * len(nodes)}
 
-    return job.stage(label, "train", parts, build)
+    stage = job.stage(label, "train", parts, build)
+    if clusters is None:
+        job.psi = stage
+    return stage
 
 
 def _linear_head(dim: int, targets: nn.Module, nodes: np.ndarray) -> nn.Linear:
@@ -321,6 +330,8 @@ def _linear_head(dim: int, targets: nn.Module, nodes: np.ndarray) -> nn.Linear:
     return head
 
 
-def settings_key(settings: Settings, only: tuple[str, ...] | None = None) -> dict[str, Any]:
+def settings_key(
+    settings: Settings, only: tuple[str, ...] | None = None, without: tuple[str, ...] = ()
+) -> dict[str, Any]:
     """Settings as they go into a key: all but those that cannot change the result."""
-    return settings.model_dump(include=set(only) if only else None, exclude={"checkpoint_minutes"})
+    return settings.model_dump(include=set(only) if only else None, exclude={"checkpoint_minutes", *without})
