@@ -41,7 +41,7 @@ TEXT = {
 SEQUENCES = {
     "encoder.name": "unirep-64",
     "encoder.max_tokens": 128,
-    "train.epochs": 4,
+    "train.epochs": 2,
     "train.lr": 2e-3,
     "train.batch_nodes": 256,  # a recurrent encoder takes as long for 256 sequences as for 32
     "train.batch_tokens": 65536,

@@ -89,9 +89,7 @@ def load_features(stage: Stage) -> np.ndarray:
     return np.load(stage.path / "features.npy", mmap_mode="r")
 
 
-def gnn(
-    job: Job, inputs: Stage, label: str = "gnn", soft: Soft | None = None, start: Stage | None = None
-) -> Stage:
+def gnn(job: Job, inputs: Stage, label: str = "gnn", soft: Soft | None = None, start: Stage | None = None) -> Stage:
     """A GNN trained on fixed features (Algorithm 1, lines 14-17): logits.npy (n, c), weights and scores.
 
     `soft` adds nodes taught by pseudo labels; `start` is an encoder phase whose psi the GNN begins as.

@@ -96,13 +96,14 @@ def test_last_gnn_from_psi(tmp_path):
     warm = fit("planted:60", out=tmp_path / "a", gnn__init="psi", **still)
     psi, last = (load_file(warm.run / f"{name}.safetensors") for name in ("psi", "gnn"))
     weights = [name for name in psi if psi[name].dtype == np.float32 and "running" not in name]
-    assert weights and all(np.allclose(psi[name], last[name], rtol=0, atol=1e-9) for name in weights)
+    assert weights
+    assert all(np.allclose(psi[name], last[name], rtol=0, atol=1e-9) for name in weights)
     fresh = fit("planted:60", out=tmp_path / "b", **still)
     assert np.array_equal(fresh.features, warm.features)
     assert not np.array_equal(fresh.logits, warm.logits)
     for method in ("pne", "giant"):  # no psi to start from
-        same = [fit("planted:60", method=method, gnn__init=i, out=tmp_path / "c", **still).test for i in ("fresh", "psi")]
-        assert same[0] == same[1]
+        a, b = (fit("planted:60", method=method, gnn__init=i, out=tmp_path / "c", **still) for i in ("fresh", "psi"))
+        assert a.test == b.test
 
 
 def test_wrong_names_are_answered(tmp_path):

@@ -57,9 +57,10 @@ class MLSTM(nn.Module):
         from_x, from_mx = x @ weight["x"] + self.b, x @ weight["mx"]  # (b, t, 4d), (b, t, d)
         h = x.new_zeros(len(x), self.dim)
         c, states = h.float(), []
-        for t in range(x.shape[1]):
-            m = from_mx[:, t] * (h @ weight["mh"])
-            i, f, o, u = (from_x[:, t] + m @ weight["h"]).chunk(4, dim=-1)
+        # unbind, not [:, t]: the gradient of each such slice would be as large as the whole
+        for of_x, of_mx in zip(from_x.unbind(1), from_mx.unbind(1), strict=True):
+            m = of_mx * (h @ weight["mh"])
+            i, f, o, u = torch.addmm(of_x, m, weight["h"]).chunk(4, dim=-1)
             c = f.sigmoid() * c + i.sigmoid() * u.tanh()
             h = (o.sigmoid() * c.tanh()).to(x.dtype)
             states.append(h)
