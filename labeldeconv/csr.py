@@ -10,7 +10,7 @@ import numba
 import numpy as np
 import torch
 
-from labeldeconv.threads import CHUNKS_PER_THREAD, run_chunks
+from labeldeconv.threads import CHUNKS, run_chunks
 
 BUCKET = 1 << 16  # entries per bucket, about: two copies of them fit a core's cache
 MOST = 2048  # buckets at most: more streams than that slow the writing down
@@ -73,7 +73,7 @@ def _build(
     )
     halves = packed.view(np.int32)
     indptr = np.zeros(n + 1, np.int64)
-    every = np.linspace(0, buckets, min(buckets, CHUNKS_PER_THREAD * parts) + 1).astype(np.int64)
+    every = np.linspace(0, buckets, min(buckets, CHUNKS * parts) + 1).astype(np.int64)
     run_chunks(
         lambda lo, hi: _sort_buckets(lo, hi, shift, n, starts, packed, halves, indptr, passes, digit), every, alone
     )

@@ -13,12 +13,12 @@ from itertools import pairwise
 import numpy as np
 import torch
 
-CHUNKS_PER_THREAD = 16  # so that a slow chunk does not hold up the end
+CHUNKS = 16  # per thread, so that a slow chunk does not hold up the end
 
 
-def balanced(indptr: np.ndarray, chunks: int | None = None) -> np.ndarray:
+def balanced(indptr: np.ndarray, per_thread: int = CHUNKS) -> np.ndarray:
     """Row boundaries (chunks + 1,) that give every chunk about the same number of edges."""
-    chunks = chunks or CHUNKS_PER_THREAD * torch.get_num_threads()
+    chunks = per_thread * torch.get_num_threads()
     bounds = np.searchsorted(indptr, np.linspace(0, indptr[-1], chunks + 1)).astype(np.int64)
     bounds[0], bounds[-1] = 0, len(indptr) - 1
     return bounds

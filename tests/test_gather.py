@@ -5,6 +5,7 @@ import pytest
 import torch
 from conftest import random_edges
 
+import labeldeconv.gather as kernels
 from labeldeconv.adjacency import Adjacency, propagate
 from labeldeconv.config import AdjacencyConfig
 from labeldeconv.csr import build_csr, transpose_csr
@@ -73,6 +74,28 @@ def test_bit_equal_for_any_number_of_threads(threads, dtype):
         results.append(list(propagate(adj, x, 2))[-1].tobytes())
         assert torch.get_num_threads() == number
     assert results[0] == results[1] == results[2]
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.uint16])
+@pytest.mark.parametrize("columns", [1, 40, 112, 300])
+def test_tiles_equal_rows_for_any_number_of_threads(threads, monkeypatch, columns, dtype):
+    n = 2000
+    adj = Adjacency.from_edges(random_edges(n, 150_000), n)
+    x = padded(n, columns, dtype)
+    x[:] = np.random.default_rng(0).random((n, columns)) * (1 if dtype == np.float32 else 65535)
+    shuffled = adj.indices.copy()
+    np.random.default_rng(1).shuffle(shuffled[: adj.indptr[1]])  # unsorted rows are slow, not wrong
+    plain = gather(adj.indptr, shuffled, adj.left, x)
+    assert kernels._tile_rows(n, n, len(shuffled), 8) == 0  # all rows fit one tile
+    monkeypatch.setattr(kernels, "TILE_BYTES", 1 << 16)
+    assert kernels._tile_rows(n, n, len(shuffled), -(-columns * x.itemsize // 64)) > 0
+    results = []
+    for number in (1, 2, 3):
+        threads(number)
+        results.append(gather(adj.indptr, shuffled, adj.left, x))
+        assert results[0].tobytes() == results[-1].tobytes()
+    unit = 1e-6 if dtype == np.float32 else 1  # one rounding apart at most
+    assert np.abs(results[0].astype(np.float64) - plain.astype(np.float64)).max() <= unit
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.uint16])

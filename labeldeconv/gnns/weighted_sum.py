@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from labeldeconv.threads import CHUNKS_PER_THREAD, run_chunks
+from labeldeconv.threads import CHUNKS, run_chunks
 
 CHUNK = 1 << 16  # edges whose messages exist at a time: 200 MB at 768 columns
 
@@ -56,7 +56,7 @@ def _products(grad: Tensor, x: Tensor, edge_index: Tensor) -> Tensor:
     """(e, heads): grad[t] . x[s] of every edge and head."""
     out = x.new_empty(edge_index.shape[1], x.shape[1])
     if x.device.type == "cpu" and x.dtype == torch.float32:
-        bounds = np.linspace(0, len(out), CHUNKS_PER_THREAD + 1).astype(np.int64)
+        bounds = np.linspace(0, len(out), CHUNKS + 1).astype(np.int64)
         run_chunks(partial(_product_kernel, *_arrays(grad, x, edge_index[0], edge_index[1], out)), bounds)
         return out
     for start in range(0, len(out), CHUNK):
