@@ -54,8 +54,8 @@ class LabelConfig(Settings):
     alpha: Fraction = 1.0
     """Share of the inverse labels in the target (eqn:implementation); 0 is WO/LD."""
     gamma: Literal["learned", "auto"] = "learned"
-    """Start uniform and learn with the encoder, as in the paper; 'auto' chooses the start (and so alpha and N) by a
-    closed form on the validation nodes, before training."""
+    """Start uniform and learn with the encoder, as in the paper; 'auto' chooses gamma (and so alpha and N) by a closed
+    form on the validation nodes, before training: Y alone, as WO/LD, unless more is surely better."""
     temperature: Positive = 1.0
     """Pseudo labels are softmax(logits / temperature), or sigmoid."""
     nodes: Literal["all", "train"] = "all"

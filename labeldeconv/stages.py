@@ -6,6 +6,7 @@ A stage's key holds only what its result depends on, so methods and seeds share 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -229,20 +230,20 @@ def hops(job: Job, Y: Stage, number: int) -> Stage:
 
 
 def choice(job: Job, K: Stage) -> Stage:
-    """gamma to start from, chosen by a closed form on the validation nodes; info holds it and all candidates."""
+    """gamma, chosen by a closed form on the validation nodes; info holds it and all candidates."""
     split = job.graph.split
     if len(split.val) == 0:
         raise ConfigError("labels.gamma 'auto': validation nodes expected; the inductive setting hides them")
     X = encode(job)
     adjacency = job.config.gnn.adjacency
     graph = job.graph.fingerprint("edges", "labels", "split")
-    parts = {"hops": K.key, "features": X.key, "graph": graph, "adjacency": adjacency.model_dump()}
+    parts = {"hops": K.key, "features": X.key, "graph": graph, "adjacency": adjacency.model_dump(), "rule": "error"}
 
     def build(folder: Path) -> Mapping[str, Any]:
         adj = Adjacency.from_edges(job.graph.edges, job.graph.num_nodes, adjacency)
         hop_labels = dequantize(np.load(K.path / "hop_labels.npy"))
         found = choose_gamma(load_features(X), hop_labels, adj, job.graph.labels, split, job.task)
-        tried = [{"gamma": [round(float(g), 4) for g in c.gamma], "val": c.score, "error": c.error} for c in found]
+        tried = [{**asdict(c), "gamma": [round(float(g), 4) for g in c.gamma]} for c in found]
         return {"gamma": [float(g) for g in found[0].gamma], "candidates": tried}
 
     return job.stage("choice", "choice", parts, build)

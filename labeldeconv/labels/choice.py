@@ -4,13 +4,14 @@ Under cross entropy the loss is linear in gamma, so a learned gamma heads for wh
 the one that helps the GNN. Instead: the encoder can at best learn E[Y(gamma) | text] = sum_i gamma_i E[K_i | text]. A
 ridge regression of every K_i on the frozen features X_PNE stands for E[K_i | text] (out of fold, so that no node sees
 its own targets), and one on [Z, A-hat Z, ..., A-hat^N Z] with Z = sum_i gamma_i E[K_i | text] stands for the GNN. Every
-candidate is scored on the validation nodes; Y alone (alpha = 0, WO/LD) is one of them. No encoder pass is needed.
+candidate is scored on the validation nodes. Y alone (alpha = 0, WO/LD) is one of them, and stays the choice unless
+another one is better by more than the standard error of the difference. No encoder pass is needed.
 """
 
 from __future__ import annotations
 
 import itertools
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -20,15 +21,21 @@ from labeldeconv.task import Task
 
 FOLDS = 5
 RIDGE = 1e-2  # of the mean diagonal of the Gram matrix
+SAMPLES = 100  # bootstrap samples of the validation nodes, for the standard error
 
 
 @dataclass(frozen=True)
 class Candidate:
-    """A gamma (h,) with its score and its mean squared error on the validation nodes."""
+    """A gamma (h,) with its score and its mean squared error on the validation nodes.
+
+    `lead` is its score minus that of Y alone, `doubt` the standard error of that difference.
+    """
 
     gamma: np.ndarray
     score: float
     error: float
+    lead: float = 0.0
+    doubt: float = 0.0
 
 
 def candidates(h: int) -> list[np.ndarray]:
@@ -43,7 +50,7 @@ def candidates(h: int) -> list[np.ndarray]:
 def choose_gamma(
     features: np.ndarray, K: np.ndarray, adj: Adjacency, labels: np.ndarray, split: Split, task: Task, seed: int = 0
 ) -> list[Candidate]:
-    """Candidates, best first, from X_PNE (n, d), hop labels K (n, h, c) and the GNN's A-hat.
+    """Candidates from X_PNE (n, d), hop labels K (n, h, c) and the GNN's A-hat: the chosen one, then best first.
 
     Equal scores are ordered by error, so that the choice is not an accident of a small validation set.
     """
@@ -52,13 +59,35 @@ def choose_gamma(
     # Everything is linear in gamma: propagate the predictions of all hops once, (n, h, c) each.
     filtered = [x.reshape(n, h, c) for x in propagate(adj, np.ascontiguousarray(predicted), h - 1)]
     targets = np.nan_to_num(task.targets(labels[split.train]), nan=0.5)
-    truth = np.nan_to_num(task.targets(labels[split.val]), nan=0.5)
-    out = []
-    for gamma in candidates(h):
+    known = labels[split.val]
+    truth = np.nan_to_num(task.targets(known), nan=0.5)
+
+    def answer(gamma: np.ndarray) -> np.ndarray:
         inputs = np.concatenate([np.einsum("h,nhc->nc", gamma, x) for x in filtered], axis=1)  # (n, h * c)
-        answer = _ridge(inputs[split.train], targets, inputs[split.val])
-        out.append(Candidate(gamma, task.score(answer, labels[split.val]), float(np.mean((answer - truth) ** 2))))
-    return sorted(out, key=lambda candidate: (-candidate.score, candidate.error))
+        return _ridge(inputs[split.train], targets, inputs[split.val])
+
+    plain = np.eye(h)[0]
+    found = []
+    for gamma in candidates(h):
+        predictions = answer(gamma)
+        found.append(Candidate(gamma, task.score(predictions, known), float(np.mean((predictions - truth) ** 2))))
+    found.sort(key=lambda candidate: (-candidate.score, candidate.error))
+    best, rest = found[0], found[1:]
+    labels_alone = next(candidate for candidate in found if (candidate.gamma == plain).all())
+    if best is labels_alone:
+        return found
+    doubt = _doubt(answer(best.gamma), answer(plain), known, task, seed)
+    best = replace(best, lead=best.score - labels_alone.score, doubt=doubt)
+    if best.lead > best.doubt:
+        return [best, *rest]
+    return [labels_alone, best, *(candidate for candidate in rest if candidate is not labels_alone)]
+
+
+def _doubt(a: np.ndarray, b: np.ndarray, labels: np.ndarray, task: Task, seed: int) -> float:
+    """Standard error of the difference of two predictions' scores on the same nodes, by the bootstrap."""
+    rng = np.random.default_rng(seed)
+    draws = [rng.integers(0, len(labels), len(labels)) for _ in range(SAMPLES)]
+    return float(np.nanstd([task.score(a[i], labels[i]) - task.score(b[i], labels[i]) for i in draws]))
 
 
 def _out_of_fold(X: np.ndarray, Y: np.ndarray, seed: int) -> np.ndarray:

@@ -26,7 +26,7 @@ class InverseLabels(nn.Module):
         hop_labels: K (n, h, c), in memory or memory-mapped, float or uint16 fixed point; K[:, 0] is Y.
         alpha: share of the inverse labels; 0 gives the plain pseudo labels of WO/LD.
         task: says what NORMALIZE is: a `Task`, or None for multi-class.
-        gamma: where gamma starts (h,); None is uniform, as in the paper.
+        gamma: gamma (h,), kept as it is; None starts uniform and learns, as in the paper.
     """
 
     def __init__(
@@ -41,7 +41,7 @@ class InverseLabels(nn.Module):
         self.alpha = alpha
         self.task = task or Task("multiclass", hop_labels.shape[2])
         start = torch.zeros(hop_labels.shape[1]) if gamma is None else torch.tensor(gamma).float().clamp_min(1e-6).log()
-        self.gamma_logits = nn.Parameter(start)  # gamma'
+        self.gamma_logits = nn.Parameter(start, requires_grad=gamma is None)  # gamma'
 
     @property
     def gamma(self) -> Tensor:

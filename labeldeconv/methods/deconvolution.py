@@ -7,6 +7,7 @@ import numpy as np
 from labeldeconv import stages
 from labeldeconv.job import Job
 from labeldeconv.labels.inverse import InverseLabels
+from labeldeconv.progress import say
 from labeldeconv.record import Stage
 
 
@@ -23,8 +24,11 @@ def deconvolution(job: Job) -> Stage:
     # 4  compute K_i = A-hat^i Y
     K = stages.hops(job, Y, number)
 
-    # beyond the paper: where gamma starts, chosen on the validation nodes (labels/choice.py)
-    start = stages.choice(job, K).info["gamma"] if labels.gamma == "auto" and alpha > 0 else None
+    # beyond the paper: gamma chosen on the validation nodes (labels/choice.py); all of it on K_0 is WO/LD
+    gamma = stages.choice(job, K).info["gamma"] if labels.gamma == "auto" and alpha > 0 else None
+    if gamma and gamma[0] == 1.0:
+        say("[dim]choice     no mix of hop labels is surely better than Y: alpha is 0[/]")
+        return without_deconvolution(job)
 
     # 5  Training phase of NEs (optimise beta, theta): for k = 1..K_1
     # 7    sample B from V                              train/batches.py
@@ -34,9 +38,9 @@ def deconvolution(job: Job) -> Stage:
     everyone = labels.nodes == "all"
     trained = stages.train(
         job,
-        targets=lambda: InverseLabels(np.load(K.path / "hop_labels.npy", mmap_mode="r"), alpha, job.task, start),
+        targets=lambda: InverseLabels(np.load(K.path / "hop_labels.npy", mmap_mode="r"), alpha, job.task, gamma),
         nodes=np.arange(graph.num_nodes) if everyone else graph.split.train,
-        target_key={"hops": K.key, "alpha": alpha, "gamma": start, **({} if everyone else {"nodes": "train"})},
+        target_key={"hops": K.key, "alpha": alpha, "gamma": gamma, **({} if everyone else {"nodes": "train"})},
         pseudo_weight=labels.pseudo_weight,
     )
 

@@ -16,7 +16,8 @@ from labeldeconv.record import write_json
 from labeldeconv.train.batches import ahead, length_batches
 from labeldeconv.train.optim import autocast_type
 
-BATCH_TOKENS, BATCH_NODES = 8192, 1024
+CPU_TOKENS, GPU_TOKENS = 1024, 65536  # per batch; on a CPU activations should stay in the cache: 1.25 times 8192
+BATCH_NODES = 1024
 SAVE_SECONDS = 20.0
 
 
@@ -27,7 +28,8 @@ def export_features(
     n = len(store.offsets) - 1
     device = next(encoder.parameters()).device
     dtype = autocast_type(precision, device)
-    batches = length_batches(store.lengths, np.arange(n), BATCH_NODES, BATCH_TOKENS)
+    tokens = CPU_TOKENS if device.type == "cpu" else GPU_TOKENS
+    batches = length_batches(store.lengths, np.arange(n), BATCH_NODES, tokens)
     path, progress = folder / "features.npy", folder / "progress.json"
     done, before = 0, 0.0
     if path.exists() and progress.exists():

@@ -8,6 +8,7 @@ import pytest
 from labeldeconv import AttributedGraph, fit, planted, stages
 from labeldeconv.errors import ConfigError, DataError
 from labeldeconv.graph import Split
+from labeldeconv.labels.choice import Candidate
 from labeldeconv.labels.inverse import InverseLabels
 from labeldeconv.task import Task
 
@@ -93,12 +94,26 @@ def test_glem_without_evaluation_nodes_to_label(graph, tmp_path):
     assert Split(graph.split.roles).train.size == 48
 
 
-def test_gamma_auto_starts_from_the_chosen_gamma(graph, tmp_path):
-    result = fit(graph, method="ld", labels__gamma="auto", train__gamma_lr=0.0, out=tmp_path / "r", **QUICK)
-    manifest = json.loads(next((tmp_path / "cache" / "choice").glob("*/stage.json")).read_text())
-    np.testing.assert_allclose(result.gamma, manifest["info"]["gamma"], atol=1e-4)
-    assert len(manifest["info"]["candidates"]) > 5
+def chosen(monkeypatch, *gamma):
+    monkeypatch.setattr(stages, "choose_gamma", lambda *_: [Candidate(np.array(gamma), 1.0, 0.0)])
+
+
+def test_gamma_auto_keeps_the_chosen_gamma(graph, tmp_path, monkeypatch):
+    chosen(monkeypatch, 0.2, 0.3, 0.5)
+    result = fit(graph, method="ld", labels__gamma="auto", train__gamma_lr=0.1, out=tmp_path / "r", **QUICK)
+    np.testing.assert_allclose(result.gamma, [0.2, 0.3, 0.5], atol=1e-6)
+    info = json.loads(next((tmp_path / "cache" / "choice").glob("*/stage.json")).read_text())["info"]
+    assert info["candidates"] == [{"gamma": [0.2, 0.3, 0.5], "score": 1.0, "error": 0.0, "lead": 0.0, "doubt": 0.0}]
     assert "choice" in result.seconds
+
+
+def test_gamma_auto_is_wo_ld_where_nothing_is_surely_better(graph, tmp_path, monkeypatch):
+    chosen(monkeypatch, 1.0, 0.0, 0.0)
+    auto = fit(graph, method="ld", labels__gamma="auto", out=tmp_path / "a", **QUICK)
+    plain = fit(graph, method="wo-ld", out=tmp_path / "b", **QUICK)
+    np.testing.assert_array_equal(auto.features, plain.features)
+    assert auto.gamma is None
+    assert auto.settings["labels"]["alpha"] == 0.0
 
 
 def test_ld_on_train_nodes_alone_never_trains_on_others(tmp_path):
