@@ -237,11 +237,18 @@ def _print_profile(times: dict[str, list[dict[str, Any]]]) -> None:
 
 
 def _print_comparison(result: Comparison) -> None:
-    table = Table(title=f"{result.metric} (%) on {result.data}", title_justify="left")
-    for column in result.columns():
+    """The table, without the GNN where there is only one: 80 columns are soon full."""
+    gnns = {row.gnn for row in result.rows}
+    title = f"{result.title}, {gnns.pop()}" if len(gnns) == 1 else result.title
+    title += "; p: paired test against ld" if "p vs ld" in result.columns() else ""
+    shown = [i for i, column in enumerate(result.columns()) if column != "GNN" or gnns]
+    table = Table(title=title, title_justify="left", box=None, padding=(0, 1, 0, 0), header_style="bold underline")
+    for i in shown:
+        column = result.columns()[i].rpartition(".")[2].partition(" vs ")[0]
         table.add_column(column, justify="left" if column in ("method", "GNN") else "right", no_wrap=True)
     for row in result.rows:
-        table.add_row(*result.cells(row))
+        cells = result.cells(row)
+        table.add_row(*(cells[i] for i in shown))
     console.print(table)
     console.print(f"run directory: {result.run}", soft_wrap=True)
 

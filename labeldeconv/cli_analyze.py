@@ -150,10 +150,10 @@ def cost(run: Run, out: Folder = None, as_json: AsJson = False) -> None:
     result = cost(run)
     if _plain(result, "cost", out, as_json):
         return
-    costs = ("seconds_per_epoch", "peak_mib", "encoder_passes", "batch_nodes")
+    costs = ("seconds_per_epoch", "peak_mib", "encoder_passes", "batch", "subgraph")
     print_table(
         "by method",
-        ["run", "test", "seconds", "s/epoch", "MiB", "passes", "batch"],
+        ["run", "test", "seconds", "s/epoch", "MiB", "passes", "|B|", "|G(B)|"],
         [[m.run, f"{100 * m.test:.2f}", f"{m.seconds:.1f}", *(getattr(m, c) for c in costs)] for m in result.methods],
     )
     signals = [[m.run, m.time, m.memory, m.signals] for m in result.methods if m.time]

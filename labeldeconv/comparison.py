@@ -33,6 +33,7 @@ class Row:
 
     Costs are means over seeds of what the stages cost when they were computed, shared ones included: what one run of
     this method alone would take. `encoder_passes` counts encodings of the whole graph, training epochs included.
+    `batch` and `subgraph` are |B| and |G(B)| of the encoder's steps; the table shows them where they differ.
     """
 
     method: str
@@ -47,6 +48,8 @@ class Row:
     stages: dict[str, float]
     tests: list[float]
     p_value: float | None = None
+    batch: float | None = None
+    subgraph: float | None = None
 
 
 @dataclass(frozen=True)
@@ -65,7 +68,8 @@ class Comparison:
 
     def columns(self) -> list[str]:
         """Heads of the table; the varied settings stand after the GNN, significance where there is some."""
-        costs = ["seeds", "seconds", "MiB", "passes", *([f"p vs {REFERENCE}"] if self._has_p else [])]
+        sizes = ["|B|", "|G(B)|"] if self._has_sizes else []
+        costs = ["seconds", "MiB", "passes", *sizes, *([f"p vs {REFERENCE}"] if self._has_p else [])]
         return ["method", "GNN", *(self.rows[0].varied if self.rows else ()), "val", "test", *costs]
 
     def cells(self, row: Row) -> list[str]:
@@ -73,17 +77,29 @@ class Comparison:
         memory = "" if row.peak_mib is None else f"{row.peak_mib:.0f}"
         p = ["" if row.p_value is None else f"{row.p_value:.3f}"] if self._has_p else []
         scores = [str(s) if row.seeds > 1 else f"{100 * s.mean:.2f}" for s in (row.val, row.test)]
-        costs = [str(row.seeds), f"{row.seconds:.1f}", memory, f"{row.encoder_passes:.1f}", *p]
+        sizes = ["" if s is None else f"{s:.0f}" for s in (row.batch, row.subgraph)] if self._has_sizes else []
+        costs = [f"{row.seconds:.1f}", memory, f"{row.encoder_passes:.1f}", *sizes, *p]
         return [row.method, row.gnn, *map(str, row.varied.values()), *scores, *costs]
 
     @property
     def _has_p(self) -> bool:
         return any(row.p_value is not None for row in self.rows)
 
+    @property
+    def _has_sizes(self) -> bool:
+        return any(row.batch != row.subgraph for row in self.rows)
+
+    @property
+    def title(self) -> str:
+        """What the table shows."""
+        seeds = max((row.seeds for row in self.rows), default=0)
+        return f"{self.metric} (%) on {self.data}, {seeds} seed{'s' if seeds != 1 else ''}"
+
     def to_markdown(self) -> str:
         """The table as Markdown."""
-        lines = [self.columns(), ["---"] * len(self.columns()), *map(self.cells, self.rows)]
-        return f"{self.metric} (%) on {self.data}\n\n" + "".join(f"| {' | '.join(line)} |\n" for line in lines)
+        heads = [head.replace("|", "\\|") for head in self.columns()]
+        lines = [heads, ["---"] * len(heads), *map(self.cells, self.rows)]
+        return f"{self.title}\n\n" + "".join(f"| {' | '.join(line)} |\n" for line in lines)
 
     def to_csv(self) -> str:
         """The table as CSV, unrounded."""
@@ -91,13 +107,12 @@ class Comparison:
         writer = csv.writer(out, lineterminator="\n")
         varied = list(self.rows[0].varied) if self.rows else []
         scores = ["val_mean", "val_std", "test_mean", "test_std"]
-        writer.writerow(
-            ["method", "gnn", *varied, *scores, "seeds", "seconds", "peak_mib", "encoder_passes", "p_value"]
-        )
+        costs = ["seeds", "seconds", "peak_mib", "encoder_passes", "batch", "subgraph", "p_value"]
+        writer.writerow(["method", "gnn", *varied, *scores, *costs])
         for r in self.rows:
             values = [r.val.mean, r.val.std, r.test.mean, r.test.std]
-            costs = [r.seeds, r.seconds, r.peak_mib, r.encoder_passes, r.p_value]
-            writer.writerow([r.method, r.gnn, *r.varied.values(), *values, *costs])
+            spent = [r.seeds, r.seconds, r.peak_mib, r.encoder_passes, r.batch, r.subgraph, r.p_value]
+            writer.writerow([r.method, r.gnn, *r.varied.values(), *values, *spent])
         return out.getvalue()
 
 
@@ -161,6 +176,10 @@ def _row(cell: Config, varied: dict[str, Any], results: list[Result], nodes: int
     stages = {label: statistics.fmean(r.seconds.get(label, 0.0) for r in results) for label in labels}
     peaks = [peak for r in results for peak in r.peak_mib.values() if peak is not None]
     tests = [r.test for r in results]
+    batch, subgraph = (
+        statistics.fmean(sizes) if (sizes := [s for r in results if (s := getattr(r, name)) is not None]) else None
+        for name in ("batch", "subgraph")
+    )
     return Row(
         method=cell.method,
         gnn=cell.gnn.name,
@@ -173,6 +192,8 @@ def _row(cell: Config, varied: dict[str, Any], results: list[Result], nodes: int
         encoder_passes=round(statistics.fmean(r.encoder_nodes for r in results) / nodes, 3),
         stages={label: round(seconds, 3) for label, seconds in stages.items()},
         tests=tests,
+        batch=batch,
+        subgraph=subgraph,
     )
 
 

@@ -38,8 +38,9 @@ class Result:
     """Scores, costs and files of one run.
 
     `encoder_nodes` counts texts that went through the encoder, training epochs included; `step_seconds` says where the
-    time of the encoder's training steps went. `features` (n, d) and `logits` (n, c) are memory-mapped from the run
-    directory; rows follow the graph's nodes.
+    time of the encoder's training steps went; `batch` and `subgraph` are the mean |B| and |G(B)| of these steps: nodes
+    whose loss counts, and nodes encoded for it, which differ in joint training only. `features` (n, d) and `logits`
+    (n, c) are memory-mapped from the run directory; rows follow the graph's nodes.
     """
 
     metric: str
@@ -52,6 +53,8 @@ class Result:
     encoder_nodes: int
     encoder_nodes_by_stage: dict[str, int]
     step_seconds: dict[str, float] | None
+    batch: float | None
+    subgraph: float | None
     cached: list[str]
     settings: dict[str, Any]
     run: Path
@@ -208,6 +211,7 @@ def _write_run(job: Job, X: Stage, final: Stage, out: Path) -> Result:
         for name in names:
             if stage:
                 link(stage.path / name, out / name)
+    batch = trained.info.get("batch", _mean_batch(trained)) if trained else None
     counts = {label: stage.info.get("encoder_nodes", 0) for label, stage in job.used.items()}
     result = Result(
         metric=job.task.metric,
@@ -220,12 +224,19 @@ def _write_run(job: Job, X: Stage, final: Stage, out: Path) -> Result:
         encoder_nodes=sum(counts.values()),
         encoder_nodes_by_stage=counts,
         step_seconds=trained.info.get("step_seconds") if trained else None,
+        batch=batch,
+        subgraph=trained.info.get("subgraph", batch) if trained else None,
         cached=[label for label, stage in job.used.items() if stage.cached],
         settings=job.config.model_dump(),
         run=out,
     )
     write_json(out / "result.json", result.to_dict())
     return result
+
+
+def _mean_batch(trained: Stage) -> float:
+    """Mean |B| of an encoder phase: nodes per optimiser step."""
+    return round(trained.info["encoder_nodes"] / max(1, trained.info["steps"]), 1)
 
 
 def _same_graph(folder: Path, graph: AttributedGraph) -> bool:

@@ -42,7 +42,10 @@ class StageCost:
 
 @dataclass(frozen=True)
 class MethodCost:
-    """One method with one GNN: means over seeds; `time`, `memory` and `signals` are the paper's complexities."""
+    """One method with one GNN: means over seeds; `batch` and `subgraph` are |B| and |G(B)|.
+
+    `time`, `memory` and `signals` are the paper's complexities.
+    """
 
     run: str
     method: str
@@ -54,7 +57,8 @@ class MethodCost:
     seconds_per_epoch: float | None
     peak_mib: float | None
     encoder_passes: float
-    batch_nodes: int | None
+    batch: float | None
+    subgraph: float | None
     time: str | None
     memory: str | None
     signals: str | None
@@ -111,7 +115,8 @@ def _method(cell: str, runs: Sequence[RunDirectory]) -> MethodCost:
         seconds_per_epoch=round(statistics.fmean(trained) / epochs, 3) if trained else None,
         peak_mib=max(peaks, default=None),
         encoder_passes=round(statistics.fmean(r.result["encoder_nodes"] for r in runs) / nodes, 3),
-        batch_nodes=phase["batch_nodes"] if trained else None,
+        batch=first.result.get("batch", phase["batch_nodes"] if trained else None),
+        subgraph=first.result.get("subgraph", phase["batch_nodes"] if trained else None),
         time=time,
         memory=memory,
         signals=signals,

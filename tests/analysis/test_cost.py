@@ -22,8 +22,9 @@ def test_costs_are_those_of_the_results(comparison):
     assert ld.encoder_passes == 4
     assert ld.seconds_per_epoch == pytest.approx(stages["train"].seconds / 2, abs=0.001)
     assert (ld.time, ld.memory, ld.signals) == ("O(|V|)", "O(|B|)", "Y & A")
+    assert ld.batch == ld.subgraph == results[0]["batch"]
     pne = found["pne-gcn"]
-    assert (pne.encoder_passes, pne.seconds_per_epoch, pne.batch_nodes, pne.time) == (1, None, None, None)
+    assert (pne.encoder_passes, pne.seconds_per_epoch, pne.batch, pne.time) == (1, None, None, None)
 
 
 def test_rows_end_with_the_whole(comparison):
