@@ -45,41 +45,43 @@ def _build(
     if n >= 1 << 31:
         raise ValueError(f"at most 2^31 - 1 rows expected, got {n}")
     wanted = min(MOST, len(rows) * (1 + both_ways) // BUCKET + 1)
-    shift = max(0, (max(n, 1) - 1).bit_length() - (wanted - 1).bit_length())
+    shift = max(0, (max(n, 1) - 1).bit_length() - (wanted - 1).bit_length())  # rows of a bucket: 2^shift
     buckets = ((max(n, 1) - 1) >> shift) + 1
-    bits = max(1, (max(num_cols, 1) - 1).bit_length())
+    column_bits = max(1, (max(num_cols, 1) - 1).bit_length())
+    bits = shift + column_bits
     passes = -(-bits // DIGIT)
-    digit = -(-bits // passes)
+    form = (np.uint64(shift), np.uint64(column_bits), np.uint64(-(-bits // passes)))
     alone = len(rows) < SMALL
     parts = 1 if alone else torch.get_num_threads()
     bounds = np.linspace(0, len(rows), parts + 1).astype(np.int64)
     of_part = {int(lo): p for p, lo in enumerate(bounds[:-1])}
 
     counts = np.zeros((parts, buckets), np.int64)
-    run_chunks(lambda lo, hi: _count(rows, cols, lo, hi, shift, both_ways, square, counts[of_part[lo]]), bounds, alone)
+    run_chunks(
+        lambda lo, hi: _count(rows, cols, lo, hi, form[0], both_ways, square, counts[of_part[lo]]), bounds, alone
+    )
     if diagonal:
         counts[0] += np.diff(np.minimum(np.arange(buckets + 1) << shift, n))
     ends = np.cumsum(counts.T.ravel()).reshape(buckets, parts).T  # where part p's share of bucket b ends
     position = ends - counts
     starts = np.append(position[0], ends[-1, -1])
 
-    packed = np.empty(starts[-1], np.uint64)  # (row, column)
+    keys = np.empty(starts[-1], np.uint32 if bits <= 32 else np.uint64)  # row inside the bucket, column
     if diagonal:
-        _scatter_diagonal(n, shift, position[0], packed)
+        _scatter_diagonal(n, form, position[0], keys)
     run_chunks(
-        lambda lo, hi: _scatter(rows, cols, lo, hi, shift, both_ways, square, position[of_part[lo]], packed),
+        lambda lo, hi: _scatter(rows, cols, lo, hi, form, both_ways, square, position[of_part[lo]], keys),
         bounds,
         alone,
     )
-    halves = packed.view(np.int32)
+    columns = keys.view(np.int32)  # unique ones overwrite the keys, bucket by bucket
     indptr = np.zeros(n + 1, np.int64)
     every = np.linspace(0, buckets, min(buckets, CHUNKS * parts) + 1).astype(np.int64)
-    run_chunks(
-        lambda lo, hi: _sort_buckets(lo, hi, shift, n, starts, packed, halves, indptr, passes, digit), every, alone
-    )
+    digits = np.zeros((passes, 1 << int(form[2])), np.uint32)  # says how many passes of how many digits
+    run_chunks(lambda lo, hi: _sort_buckets(lo, hi, form, digits, starts, keys, columns, indptr), every, alone)
     np.cumsum(indptr, out=indptr)
     indices = np.empty(indptr[-1], np.int32)
-    run_chunks(lambda lo, hi: _collect(lo, hi, shift, n, starts, halves, indptr, indices), every, alone)
+    run_chunks(lambda lo, hi: _collect(lo, hi, shift, n, starts, columns, indptr, indices), every, alone)
     return indptr, indices
 
 
@@ -88,7 +90,7 @@ def _count(
     rows: np.ndarray, cols: np.ndarray, lo: int, hi: int, shift: int, both: bool, square: bool, counts: np.ndarray
 ) -> None:
     for k in range(lo, hi):
-        r, c = rows[k], cols[k]
+        r, c = np.uint64(rows[k]), np.uint64(cols[k])
         if square and r == c:
             continue
         counts[r >> shift] += 1
@@ -102,29 +104,34 @@ def _scatter(
     cols: np.ndarray,
     lo: int,
     hi: int,
-    shift: int,
+    form: tuple[int, int, int],
     both: bool,
     square: bool,
     position: np.ndarray,
-    packed: np.ndarray,
+    keys: np.ndarray,
 ) -> None:
+    shift, column_bits, _ = form
+    inside = (np.uint64(1) << shift) - np.uint64(1)
     for k in range(lo, hi):
         r, c = np.uint64(rows[k]), np.uint64(cols[k])
         if square and r == c:
             continue
-        b = r >> np.uint64(shift)
-        packed[position[b]] = r << np.uint64(32) | c
+        b = r >> shift
+        keys[np.uint64(position[b])] = (r & inside) << column_bits | c
         position[b] += 1
         if both:
-            b = c >> np.uint64(shift)
-            packed[position[b]] = c << np.uint64(32) | r
+            b = c >> shift
+            keys[np.uint64(position[b])] = (c & inside) << column_bits | r
             position[b] += 1
 
 
 @numba.njit(nogil=True, cache=True)
-def _scatter_diagonal(n: int, shift: int, position: np.ndarray, packed: np.ndarray) -> None:
-    for i in range(n):
-        packed[position[i >> shift]] = np.uint64(i) << np.uint64(32) | np.uint64(i)
+def _scatter_diagonal(n: int, form: tuple[int, int, int], position: np.ndarray, keys: np.ndarray) -> None:
+    shift, column_bits, _ = form
+    inside = (np.uint64(1) << shift) - np.uint64(1)
+    for k in range(n):
+        i = np.uint64(k)
+        keys[position[i >> shift]] = (i & inside) << column_bits | i
         position[i >> shift] += 1
 
 
@@ -132,58 +139,51 @@ def _scatter_diagonal(n: int, shift: int, position: np.ndarray, packed: np.ndarr
 def _sort_buckets(
     lo: int,
     hi: int,
-    shift: int,
-    n: int,
+    form: tuple[int, int, int],
+    digits: np.ndarray,
     starts: np.ndarray,
-    packed: np.ndarray,
-    halves: np.ndarray,
+    keys: np.ndarray,
+    columns: np.ndarray,
     indptr: np.ndarray,
-    passes: int,
-    digit: int,
 ) -> None:
-    """Sort every bucket by row and column; its unique columns overwrite it, their number goes to indptr[row + 1]."""
+    """Sort every bucket by row and column; its unique columns overwrite it, their number goes to indptr[row + 1].
+
+    A radix sort over the digits of the key, the last first; unsigned indices, since numba checks signed ones.
+    """
+    shift, column_bits, width = form
     largest = 0
     for b in range(lo, hi):
         largest = max(largest, starts[b + 1] - starts[b])
-    one, other = np.empty(largest, np.uint64), np.empty(largest, np.uint64)
-    columns = np.empty(largest, np.int32)
-    ends = np.empty((1 << shift) + 1, np.int64)
-    digits = np.empty((1 << digit) + 1, np.int64)
-    mask = np.uint64((1 << digit) - 1)
+    one, other = np.empty(largest, keys.dtype), np.empty(largest, keys.dtype)
+    passes, mask = len(digits), (np.uint64(1) << width) - np.uint64(1)
+    counts = np.empty(digits.shape, np.uint32)
+    only_column = (np.uint64(1) << column_bits) - np.uint64(1)
+    per_key = keys.itemsize // 4
     for b in range(lo, hi):
-        first, end, size = b << shift, min(n, (b + 1) << shift), starts[b + 1] - starts[b]
-        source, target = packed[starts[b] : starts[b + 1]], one
-        for i in range(passes):  # by the digits of the column, the last first
-            down = np.uint64(i * digit)
-            digits[:] = 0
-            for p in range(size):
-                digits[np.int64((source[p] >> down) & mask) + 1] += 1
-            for k in range(len(digits) - 1):
-                digits[k + 1] += digits[k]
-            for p in range(size):
-                at = np.int64((source[p] >> down) & mask)
-                target[digits[at]] = source[p]
-                digits[at] += 1
-            source, target = target, other if i % 2 == 0 else one
-        ends[:] = 0
-        for p in range(size):  # by the row, in which columns stay sorted
-            ends[np.int64(source[p] >> np.uint64(32)) - first + 1] += 1
-        for i in range(end - first):
-            ends[i + 1] += ends[i]
-        for p in range(size):
-            row = np.int64(source[p] >> np.uint64(32)) - first
-            columns[ends[row]] = np.int32(source[p] & np.uint64(0xFFFFFFFF))
-            ends[row] += 1  # from where the row starts to where it ends
-        out = 2 * starts[b]
-        start = 0
-        for i in range(end - first):
-            before = out
-            for p in range(start, ends[i]):
-                if p == start or columns[p] != columns[p - 1]:
-                    halves[out] = columns[p]
-                    out += 1
-            indptr[first + i + 1] = out - before
-            start = ends[i]
+        source, target = keys[starts[b] : starts[b + 1]], one
+        counts[:] = 0
+        for p in range(len(source)):
+            key = np.uint64(source[p])
+            for i in range(passes):
+                counts[i, key >> np.uint64(i) * width & mask] += np.uint32(1)
+        for i in range(passes):
+            down, at = np.uint64(i) * width, np.uint32(0)
+            places = counts[i]
+            for k in range(len(places)):
+                places[k], at = at, at + places[k]
+            for p in range(len(source)):
+                digit = np.uint64(source[p]) >> down & mask
+                target[np.uint64(places[digit])] = source[p]
+                places[digit] += np.uint32(1)
+            source, target = target[: len(source)], other if i % 2 == 0 else one
+        first = np.uint64(b) << shift
+        out = starts[b] * per_key
+        for p in range(len(source)):
+            if p == 0 or source[p] != source[p - 1]:
+                key = np.uint64(source[p])
+                columns[out] = np.int32(key & only_column)
+                indptr[first + (key >> column_bits) + np.uint64(1)] += 1
+                out += 1
 
 
 @numba.njit(nogil=True, cache=True)
@@ -193,13 +193,14 @@ def _collect(
     shift: int,
     n: int,
     starts: np.ndarray,
-    halves: np.ndarray,
+    columns: np.ndarray,
     indptr: np.ndarray,
     indices: np.ndarray,
 ) -> None:
     """Bring the unique columns of every bucket together."""
+    per_key = len(columns) // starts[-1] if starts[-1] else 1
     for b in range(lo, hi):
         q, end = indptr[b << shift], indptr[min(n, (b + 1) << shift)]
-        p = 2 * starts[b]
+        p = starts[b] * per_key
         for k in range(end - q):
-            indices[q + k] = halves[p + k]
+            indices[q + k] = columns[p + k]
