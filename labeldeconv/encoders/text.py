@@ -45,7 +45,12 @@ class TextEncoder(Encoder):
     def tokenize(self, texts: Sequence[str], max_tokens: int) -> list[list[int]]:
         """Token ids with special tokens, cut to the smaller of `max_tokens` and what the model can take."""
         most = min(max_tokens, max_positions(self.model))
-        return self.tokenizer(list(texts), truncation=True, max_length=most, padding=False)["input_ids"]
+        backend = getattr(self.tokenizer, "backend_tokenizer", None)
+        if backend is None:  # a tokenizer in Python
+            return self.tokenizer(list(texts), truncation=True, max_length=most, padding=False)["input_ids"]
+        backend.enable_truncation(most, direction=self.tokenizer.truncation_side)
+        backend.no_padding()
+        return [encoding.ids for encoding in backend.encode_batch_fast(list(texts))]  # no offsets: half the time
 
     def save(self, folder: Path) -> None:
         """Write a folder that both transformers and sentence-transformers open; adapters are merged."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 
 import numpy as np
@@ -55,7 +56,7 @@ def write_tokens(encoder: Encoder, texts: Texts, max_tokens: int, folder: Path) 
         for start in range(0, len(texts), CHUNK):
             rows = encoder.tokenize(texts[start : start + CHUNK], max_tokens)
             lengths[start : start + len(rows)] = [len(row) for row in rows]
-            np.fromiter((t for row in rows for t in row), dtype=dtype).tofile(out)
+            np.fromiter(chain.from_iterable(rows), dtype=dtype).tofile(out)
             advance(len(rows))
     offsets = np.concatenate([[0], np.cumsum(lengths)])
     flat = np.memmap(raw, dtype=dtype, mode="r") if offsets[-1] else np.empty(0, dtype)

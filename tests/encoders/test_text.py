@@ -118,3 +118,15 @@ def test_minilm_first_layers(minilm):
     short = load_text_encoder(EncoderConfig(name="minilm", layers=3))
     assert sum(p.numel() for p in short.parameters()) < sum(p.numel() for p in minilm.parameters())
     assert encode(short, TEXTS).shape == (3, 384)
+
+
+@pytest.mark.parametrize("side", ["right", "left"])
+@pytest.mark.parametrize("most", [4, 7, 64])
+def test_tokens_are_those_of_the_tokenizer_called_by_its_users(tiny, monkeypatch, side, most):
+    """`tokenize` goes past transformers to the tokenizer underneath: same ids, whatever was asked of it before."""
+    monkeypatch.setattr(tiny.tokenizer, "truncation_side", side)
+    texts = [*TEXTS, "", "a [SEP] b [CLS]", "x" * 300]
+    tiny.tokenizer(texts, padding=True)
+    ours = tiny.tokenize(texts, most)
+    assert ours == tiny.tokenizer(texts, truncation=True, max_length=most, padding=False)["input_ids"]
+    assert max(map(len, ours)) <= most
