@@ -3,6 +3,7 @@
     python benchmarks/hops.py --shape arxiv            # or products, proteins
     python benchmarks/hops.py --shape products --json
     python benchmarks/hops.py --shape products --disk  # five hops to disk in blocks: peak memory
+    python benchmarks/hops.py --shape products --features 384  # three hops of float16 features to disk (GAMLP, SAGN)
 
 Graphs are synthetic with the node, edge and class counts of the OGB ones: power-law degrees, 75% of edges inside
 communities, shuffled ids. Rounds are interleaved in one process on the same data; ratios are of the minimum CPU time
@@ -32,6 +33,7 @@ from labeldeconv.adjacency import Adjacency
 from labeldeconv.csr import build_csr
 from labeldeconv.gather import count_classes, dequantize, gather, padded, quantize, row_reducer
 from labeldeconv.labels.hops import write_hop_labels
+from labeldeconv.outofcore import write_hops
 from labeldeconv.record import peak_memory_mib
 
 SHAPES = {
@@ -166,34 +168,54 @@ def run(shape: str, rounds: int) -> dict[str, Any]:
     }
 
 
-def disk(shape: str, hops: int = 5) -> dict[str, Any]:
-    """Peak memory of `hops` hops from CSR and labels on disk to hop labels on disk, in a process of its own."""
+def disk(shape: str, hops: int, features: int) -> dict[str, Any]:
+    """Peak memory of `hops` hops from CSR and labels (or features) on disk to disk, in a process of its own."""
     n, e, c = SHAPES[shape]
+    width, dtype = (features, np.float16) if features else (c, np.float32)
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         adj = Adjacency.from_edges(make_edges(n, e), n)
         for part in ("indptr", "indices", "left"):
             np.save(folder / f"{part}.npy", getattr(adj, part))
-        Y = np.lib.format.open_memmap(folder / "Y.npy", mode="w+", dtype=np.float32, shape=(n, c))
+        x = np.lib.format.open_memmap(folder / "x.npy", mode="w+", dtype=dtype, shape=(n, width))
         for lo in range(0, n, 1 << 18):
-            Y[lo : lo + (1 << 18)] = np.random.default_rng(lo).dirichlet(np.ones(c), min(1 << 18, n - lo))
-        Y.flush()
-        del adj, Y
-        command = [sys.executable, __file__, "--folder", name, "--hops", str(hops)]
+            rng, rows = np.random.default_rng(lo), min(1 << 18, n - lo)
+            x[lo : lo + rows] = rng.random((rows, width), np.float32) if features else rng.dirichlet(np.ones(c), rows)
+        x.flush()
+        del adj, x
+        command = [sys.executable, __file__, "--folder", name, "--hops", str(hops), "--features", str(features)]
         done = subprocess.run(command, capture_output=True, text=True, check=True)
-        return {"shape": shape, **json.loads(done.stdout)}
+        return {"shape": shape, "columns": width, **json.loads(done.stdout)}
 
 
-def hops_on_disk(folder: Path, hops: int) -> dict[str, Any]:
-    """The process that `disk` measures."""
+def hops_on_disk(folder: Path, hops: int, features: int) -> dict[str, Any]:
+    """The process that `disk` measures; rows of the last hop are checked against the hop before, in float64."""
     parts = {part: np.load(folder / f"{part}.npy", mmap_mode="r") for part in ("indptr", "indices", "left")}
     adj = Adjacency(parts["indptr"], parts["indices"], parts["left"], None, True)
+    x, path = np.load(folder / "x.npy", mmap_mode="r"), folder / "out.npy"
     before = peak_memory_mib()
-    taken = measure(
-        lambda: write_hop_labels(adj, np.load(folder / "Y.npy", mmap_mode="r"), hops, folder / "hop_labels.npy")
-    )
-    size = (folder / "hop_labels.npy").stat().st_size / 2**20
-    return {"hops": hops, "peak_mib": peak_memory_mib(), "at_start_mib": before, "file_mib": size, **taken}
+    if features:
+        out = np.lib.format.open_memmap(path, mode="w+", dtype=np.float16, shape=(len(x), hops + 1, features))
+        taken = measure(lambda: write_hops(adj, x, hops, out, folder))
+        out.flush()
+    else:
+        taken = measure(lambda: write_hop_labels(adj, x, hops, path))
+    result = {"hops": hops, "peak_mib": peak_memory_mib(), "at_start_mib": before, **taken}
+    return {
+        **result,
+        "file_mib": path.stat().st_size / 2**20,
+        "error": _error_on_disk(adj, np.load(path, mmap_mode="r")),
+    }
+
+
+def _error_on_disk(adj: Adjacency, K: np.ndarray) -> float:
+    """Largest difference of 100 rows of the last hop from the mean of their neighbours' rows of the hop before."""
+    worst = 0.0
+    for i in np.linspace(0, len(K) - 1, 100).astype(int):
+        near = np.sort(adj.indices[adj.indptr[i] : adj.indptr[i + 1]])
+        expected = dequantize(K[near, -2]).astype(np.float64).mean(0)
+        worst = max(worst, float(np.abs(dequantize(K[i, -1]) - expected).max()))
+    return worst
 
 
 def main() -> None:
@@ -202,15 +224,18 @@ def main() -> None:
     parser.add_argument("--shape", choices=[*SHAPES], default="arxiv")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--disk", action="store_true", help="peak memory of five hops to disk")
+    parser.add_argument("--features", type=int, default=0, help="peak memory of three hops of that many features")
     parser.add_argument("--json", action="store_true", help="one JSON line")
     parser.add_argument("--folder", type=Path, help=argparse.SUPPRESS)
-    parser.add_argument("--hops", type=int, default=5, help=argparse.SUPPRESS)
+    parser.add_argument("--hops", type=int, help="of --disk (5) and --features (3)")
     args = parser.parse_args()
     if args.folder:
-        print(json.dumps(hops_on_disk(args.folder, args.hops)))
+        print(json.dumps(hops_on_disk(args.folder, args.hops, args.features)))
         return
-    result = disk(args.shape, args.hops) if args.disk else run(args.shape, args.rounds)
-    if args.json or args.disk:
+    to_disk = args.disk or args.features
+    hops = args.hops or (3 if args.features else 5)
+    result = disk(args.shape, hops, args.features) if to_disk else run(args.shape, args.rounds)
+    if args.json or to_disk:
         print(json.dumps(result))
         return
     print(f"{args.shape}: {result['nodes']:,} nodes, {result['entries']:,} entries, {result['columns']} columns")

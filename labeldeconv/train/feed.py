@@ -20,6 +20,7 @@ from labeldeconv.adjacency import Adjacency
 from labeldeconv.config import GNNConfig
 from labeldeconv.errors import ConfigError
 from labeldeconv.gnns.base import GNN
+from labeldeconv.train.batches import ahead
 from labeldeconv.train.hop_features import hop_features
 from labeldeconv.train.layerwise import infer
 from labeldeconv.train.sampling import induced, partition, sample_blocks
@@ -132,17 +133,19 @@ class RowFeed:
         self.rows = hop_features(features, adj, hops, folder)
 
     def batches(self, nodes: np.ndarray, generator: np.random.Generator) -> Iterator[Batch]:
-        """Random batches of at most `batch_rows` nodes; each is read in the order of the file."""
-        for ids in _shuffled(nodes, self.batch_rows, generator):
-            yield Batch(ids, partial(self._logits, ids=ids))
+        """Random batches of at most `batch_rows` nodes, read in the order of the file while the one before trains."""
+        for ids, x in ahead(self._read, _shuffled(nodes, self.batch_rows, generator)):
+            yield Batch(ids, partial(self._logits, ids=ids, x=x))
 
     def predict(self, gnn: GNN, nodes: np.ndarray) -> Tensor:
         """Logits (m, c), block by block."""
-        blocks = [nodes[i : i + self.batch_rows] for i in range(0, len(nodes), self.batch_rows)]
-        return torch.cat([self._logits(gnn, ids) for ids in blocks])
+        blocks = (nodes[i : i + self.batch_rows] for i in range(0, len(nodes), self.batch_rows))
+        return torch.cat([self._logits(gnn, ids, x) for ids, x in ahead(self._read, blocks)])
 
-    def _logits(self, gnn: GNN, ids: np.ndarray) -> Tensor:
-        x = _tensor(self.rows[ids], self.device)
+    def _read(self, ids: np.ndarray) -> tuple[np.ndarray, Tensor]:
+        return ids, _tensor(self.rows[ids], self.device)
+
+    def _logits(self, gnn: GNN, ids: np.ndarray, x: Tensor) -> Tensor:
         return gnn(x) if self.label_inputs is None else gnn(x, _tensor(self.label_inputs[ids], self.device))
 
 
