@@ -18,12 +18,12 @@ from pathlib import Path
 
 from playwright.sync_api import Browser, sync_playwright
 from rich.console import Console
-from rich.table import Table
 from rich.terminal_theme import DIMMED_MONOKAI
 
 from labeldeconv.comparison import Comparison, Row
 from labeldeconv.evaluate import Spread
 from labeldeconv.report.html import write_report
+from labeldeconv.terminal import comparison_table
 
 DOCS = Path(__file__).parent
 # name, tab (or node), colour scheme, width, height
@@ -76,14 +76,9 @@ def terminal(folder: Path, out: Path) -> None:
     found = json.loads((folder / "compare.json").read_text(encoding="utf-8"))
     rows = [Row(**{**row, "val": Spread(**row["val"]), "test": Spread(**row["test"])}) for row in found["rows"]]
     comparison = Comparison(found["data"], found["metric"], found["higher_is_better"], rows, folder)
-    table = Table(title=f"{comparison.metric} (%) on {comparison.data}", title_justify="left")
-    for column in comparison.columns():
-        table.add_column(column, justify="left" if column in ("method", "GNN") else "right", no_wrap=True)
-    for row in rows:
-        table.add_row(*comparison.cells(row))
-    console = Console(record=True, width=92, file=io.StringIO())
+    console = Console(record=True, width=84, file=io.StringIO())
     console.print("$ labeldeconv compare planted --methods pne,fne,wo-ld,ld --gnns gcn --seeds 3")
-    console.print(table)
+    console.print(comparison_table(comparison))
     picture = console.export_svg(title="labeldeconv", theme=DIMMED_MONOKAI)
     picture = re.sub(r"@font-face \{.*?\}\s*", "", picture, flags=re.S)
     out.write_text(picture.replace("Fira Code", "ui-monospace"), encoding="utf-8")

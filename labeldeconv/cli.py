@@ -18,7 +18,18 @@ from labeldeconv.cli_analyze import analyze
 from labeldeconv.config import Config
 from labeldeconv.errors import DataError, LabelDeconvError
 from labeldeconv.settings import parse_vary
-from labeldeconv.terminal import AsJson, ConfigFile, Data, Encoder, LogTo, MaxNodes, Out, Sets, console
+from labeldeconv.terminal import (
+    AsJson,
+    ConfigFile,
+    Data,
+    Encoder,
+    LogTo,
+    MaxNodes,
+    Out,
+    Sets,
+    comparison_table,
+    console,
+)
 from labeldeconv.terminal import part_of as _part
 from labeldeconv.terminal import print_json as _print_json
 from labeldeconv.terminal import print_tree as _print_tree
@@ -237,19 +248,7 @@ def _print_profile(times: dict[str, list[dict[str, Any]]]) -> None:
 
 
 def _print_comparison(result: Comparison) -> None:
-    """The table, without the GNN where there is only one: 80 columns are soon full."""
-    gnns = {row.gnn for row in result.rows}
-    title = f"{result.title}, {gnns.pop()}" if len(gnns) == 1 else result.title
-    title += "; p: paired test against ld" if "p vs ld" in result.columns() else ""
-    shown = [i for i, column in enumerate(result.columns()) if column != "GNN" or gnns]
-    table = Table(title=title, title_justify="left", box=None, padding=(0, 1, 0, 0), header_style="bold underline")
-    for i in shown:
-        column = result.columns()[i].rpartition(".")[2].partition(" vs ")[0]
-        table.add_column(column, justify="left" if column in ("method", "GNN") else "right", no_wrap=True)
-    for row in result.rows:
-        cells = result.cells(row)
-        table.add_row(*(cells[i] for i in shown))
-    console.print(table)
+    console.print(comparison_table(result))
     console.print(f"run directory: {result.run}", soft_wrap=True)
 
 

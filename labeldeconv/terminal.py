@@ -6,7 +6,7 @@ import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
@@ -15,6 +15,9 @@ from rich.text import Text
 
 from labeldeconv.config import Config
 from labeldeconv.settings import load_config, parse_set
+
+if TYPE_CHECKING:
+    from labeldeconv.comparison import Comparison
 
 console = Console()
 
@@ -74,3 +77,20 @@ def print_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[Any]
 
 def _cell(value: Any) -> Text:
     return Text("" if value is None else f"{value:.4g}" if isinstance(value, float) else str(value))
+
+
+def comparison_table(result: Comparison) -> Table:
+    """What `compare` shows, without the GNN where there is only one: 80 columns are soon full."""
+    gnns = {row.gnn for row in result.rows}
+    title = f"{result.title}, {gnns.pop()}" if len(gnns) == 1 else result.title
+    caption = "p: paired test against ld" if "p vs ld" in result.columns() else None
+    shown = [i for i, column in enumerate(result.columns()) if column != "GNN" or gnns]
+    table = Table(title=title, title_justify="left", caption=caption, caption_justify="left", box=None)
+    table.padding, table.header_style = (0, 1, 0, 0), "bold underline"
+    for i in shown:
+        column = result.columns()[i].rpartition(".")[2].partition(" vs ")[0]
+        table.add_column(column, justify="left" if column in ("method", "GNN") else "right", no_wrap=True)
+    for row in result.rows:
+        cells = result.cells(row)
+        table.add_row(*(cells[i] for i in shown))
+    return table
