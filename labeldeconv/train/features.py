@@ -16,7 +16,7 @@ from labeldeconv.record import write_json
 from labeldeconv.train.batches import ahead, length_batches
 from labeldeconv.train.optim import autocast_type
 
-CPU_TOKENS, GPU_TOKENS = 1024, 65536  # per batch; on a CPU activations should stay in the cache: 1.25 times 8192
+CPU_TOKENS, GPU_TOKENS = 2048, 65536  # per batch; on a CPU activations should stay in the cache: 1.2 times 8192
 BATCH_NODES = 1024
 SAVE_SECONDS = 20.0
 
