@@ -21,7 +21,7 @@ from labeldeconv.config import GNNConfig
 from labeldeconv.errors import ConfigError
 from labeldeconv.gnns.base import GNN
 from labeldeconv.train.batches import ahead
-from labeldeconv.train.hop_features import hop_features
+from labeldeconv.train.hop_features import hop_features, read_rows
 from labeldeconv.train.layerwise import infer
 from labeldeconv.train.sampling import induced, partition, sample_blocks
 
@@ -143,7 +143,7 @@ class RowFeed:
         return torch.cat([self._logits(gnn, ids, x) for ids, x in ahead(self._read, blocks)])
 
     def _read(self, ids: np.ndarray) -> tuple[np.ndarray, Tensor]:
-        return ids, _tensor(self.rows[ids], self.device)
+        return ids, torch.from_numpy(read_rows(self.rows, ids)).to(self.device)
 
     def _logits(self, gnn: GNN, ids: np.ndarray, x: Tensor) -> Tensor:
         return gnn(x) if self.label_inputs is None else gnn(x, _tensor(self.label_inputs[ids], self.device))

@@ -14,7 +14,7 @@ from labeldeconv.gnns.gcn import GCN
 from labeldeconv.names import GNNS
 from labeldeconv.train import layerwise
 from labeldeconv.train.feed import make_feed
-from labeldeconv.train.hop_features import hop_features
+from labeldeconv.train.hop_features import hop_features, read_rows
 from labeldeconv.train.layerwise import infer, row_blocks
 from labeldeconv.train.sampling import induced, partition, sample_blocks, sample_rows
 
@@ -146,3 +146,16 @@ def test_wrong_settings_are_named(tmp_path):
 
     with pytest.raises(ConfigError, match=r"has no steps\(\); 'full' or 'clusters'"):
         make_feed(NoSteps(d, c), X, adj, GNNConfig(batching="neighbors"), tmp_path, CPU)
+
+
+def test_rows_are_widened_exactly(tmp_path):
+    """Every float16 there is, from a file, by two routes: subnormal, infinite and missing values too."""
+    path = tmp_path / "rows.npy"
+    np.save(path, np.arange(1 << 16, dtype=np.uint16).view(np.float16).reshape(512, 2, 64))
+    rows = np.load(path, mmap_mode="r")
+    ids = np.random.default_rng(0).permutation(512)
+    np.testing.assert_array_equal(read_rows(rows, ids).view(np.uint32) >> 31, (rows[ids].view(np.uint16) >> 15))
+    np.testing.assert_array_equal(read_rows(rows, ids), rows[ids].astype(np.float32))
+    assert read_rows(rows, ids[:0]).shape == (0, 2, 64)
+    many = np.tile(ids, 20)  # enough for a second thread
+    np.testing.assert_array_equal(read_rows(rows, many), rows[many].astype(np.float32))
