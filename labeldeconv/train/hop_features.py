@@ -24,9 +24,9 @@ def hop_features(features: np.ndarray, adj: Adjacency, hops: int, folder: Path) 
 
 def read_rows(rows: np.ndarray, ids: np.ndarray) -> np.ndarray:
     """rows[ids] (b, h, d) as float32, from float16 rows (n, h, d) perhaps on disk: taken and widened in one go."""
-    n, *shape = rows.shape
-    out = np.empty((len(ids), *shape), np.float32)
-    source, target = rows.view(np.uint16).reshape(n, -1), out.view(np.uint32).reshape(len(ids), -1)
+    n, h, d = rows.shape
+    out = np.empty((len(ids), h, d), np.float32)
+    source, target = rows.view(np.uint16).reshape(n, h * d), out.view(np.uint32).reshape(len(ids), h * d)
     bounds = np.linspace(0, len(ids), CHUNKS + 1).astype(np.int64)
     run_chunks(partial(_widen, source, np.asarray(ids, np.int64), target), bounds, alone=out.size < SMALL)
     return out
