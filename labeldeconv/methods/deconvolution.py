@@ -40,7 +40,8 @@ def deconvolution(job: Job) -> Stage:
         job,
         targets=lambda: InverseLabels(np.load(K.path / "hop_labels.npy", mmap_mode="r"), alpha, job.task, gamma),
         nodes=np.arange(graph.num_nodes) if everyone else graph.split.train,
-        target_key={"hops": K.key, "alpha": alpha, "gamma": gamma, **({} if everyone else {"nodes": "train"})},
+        target_key={"hops": K.key, "alpha": alpha, "gamma": {"kept": gamma} if gamma else None}
+        | ({} if everyone else {"nodes": "train"}),
         pseudo_weight=labels.pseudo_weight,
     )
 
