@@ -30,6 +30,7 @@ from torch import nn
 from labeldeconv.config import EncoderConfig, TrainConfig
 from labeldeconv.encoders.text import TextEncoder, load_text_encoder
 from labeldeconv.encoders.tokens import TokenStore, write_tokens
+from labeldeconv.encoders.vocabulary import used_vocabulary
 from labeldeconv.gnns.base import Psi
 from labeldeconv.gnns.gcn import GCN
 from labeldeconv.graph import AttributedGraph
@@ -106,7 +107,7 @@ def train_own(bench: Bench, store: TokenStore) -> Objective:
     """One epoch of the own loop."""
     objective = bench.objective()
     config = TrainConfig(epochs=1, lr=LR, batch_tokens=1 << 20, precision="float32")
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory() as folder, used_vocabulary(objective.encoder, store):
         train_encoder(objective, store, bench.nodes, config, 0, Path(folder))
     return objective
 

@@ -28,6 +28,7 @@ from labeldeconv.config import EncoderConfig, TrainConfig
 from labeldeconv.data.planted import planted
 from labeldeconv.encoders.text import load_text_encoder
 from labeldeconv.encoders.tokens import TokenStore, write_tokens
+from labeldeconv.encoders.vocabulary import used_vocabulary
 from labeldeconv.gnns.base import Psi
 from labeldeconv.gnns.gcn import GCN
 from labeldeconv.labels.hops import write_hop_labels
@@ -69,7 +70,8 @@ def one_size(nodes: int, folder: Path) -> dict[str, Any]:
     objective = Objective(encoder, psi, InverseLabels(K, 1.0, task), task)
     chosen = np.sort(np.random.default_rng(0).choice(nodes, STEP_NODES, replace=False))
     config = TrainConfig(epochs=1, precision="float32")
-    parts["ten steps"], _ = measure(lambda: train_encoder(objective, store, chosen, config, 0, folder))
+    with used_vocabulary(encoder, store):
+        parts["ten steps"], _ = measure(lambda: train_encoder(objective, store, chosen, config, 0, folder))
     return {"nodes": nodes, "edges": graph.edges.shape[1], "parts": parts, "whole_mib": peak_memory_mib()}
 
 

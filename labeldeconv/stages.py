@@ -19,12 +19,13 @@ from labeldeconv.adjacency import Adjacency
 from labeldeconv.config import Settings
 from labeldeconv.data.inductive import training_view
 from labeldeconv.encoders.tokens import TokenStore, write_tokens
+from labeldeconv.encoders.vocabulary import used_vocabulary
 from labeldeconv.errors import ConfigError
 from labeldeconv.gather import dequantize
 from labeldeconv.gnns.base import GNN, Psi
 from labeldeconv.graph import AttributedGraph
 from labeldeconv.job import Job, Soft
-from labeldeconv.labels.choice import choose_gamma
+from labeldeconv.labels.choice import LEAST, MARGIN, choose_gamma
 from labeldeconv.labels.hops import write_hop_labels
 from labeldeconv.labels.pseudo import pseudo_labels
 from labeldeconv.record import Stage, array_key
@@ -237,7 +238,13 @@ def choice(job: Job, K: Stage) -> Stage:
     X = encode(job)
     adjacency = job.config.gnn.adjacency
     graph = job.graph.fingerprint("edges", "labels", "split")
-    parts = {"hops": K.key, "features": X.key, "graph": graph, "adjacency": adjacency.model_dump(), "rule": "error"}
+    parts = {
+        "hops": K.key,
+        "features": X.key,
+        "graph": graph,
+        "adjacency": adjacency.model_dump(),
+        "margin": [MARGIN, LEAST],
+    }
 
     def build(folder: Path) -> Mapping[str, Any]:
         adj = Adjacency.from_edges(job.graph.edges, job.graph.num_nodes, adjacency)
@@ -304,7 +311,8 @@ def train(
         gold = job.graph.split.roles == 0
         objective = Objective(encoder, psi, goal, task, settings.dropout, pseudo_weight, gold).to(job.device)
         store = TokenStore.open(store_stage.path, encoder.pad_id)
-        run = train_encoder(objective, store, nodes, settings, seed, folder, job.watch(label))
+        with used_vocabulary(encoder, store):
+            run = train_encoder(objective, store, nodes, settings, seed, folder, job.watch(label))
         encoder.save(folder / "encoder")
         save_file((psi.gnn if isinstance(psi, Psi) else psi).state_dict(), folder / "psi.safetensors")
         (folder / "checkpoint.safetensors").unlink(missing_ok=True)

@@ -14,7 +14,6 @@ from torch import nn
 
 from labeldeconv.config import TrainConfig
 from labeldeconv.encoders.tokens import TokenStore
-from labeldeconv.encoders.vocabulary import used_vocabulary
 from labeldeconv.labels.inverse import InverseLabels
 from labeldeconv.metrics import Watch
 from labeldeconv.progress import bar
@@ -51,21 +50,10 @@ def train_encoder(
 ) -> EncoderRun:
     """Train `objective` in place on `nodes` (m,); logs and checkpoints go to `folder`, from where it resumes.
 
-    `watch` sees every row of the log, those of earlier attempts first.
+    `watch` sees every row of the log, those of earlier attempts first. Inside `used_vocabulary` only word vectors that
+    occur are trained, which is faster.
     """
-    with used_vocabulary(objective.encoder, store):
-        return _train(objective, store, nodes, config, seed, folder, watch or Watch("train"))
-
-
-def _train(
-    objective: Objective,
-    store: TokenStore,
-    nodes: np.ndarray,
-    config: TrainConfig,
-    seed: int,
-    folder: Path,
-    watch: Watch,
-) -> EncoderRun:
+    watch = watch or Watch("train")
     device = next(objective.encoder.parameters()).device
     dtype = autocast_type(config.precision, device)
     torch.manual_seed(seed)

@@ -33,8 +33,9 @@ def test_the_motivating_structure_asks_for_hop_one():
     best, *others = choose(truth, truth.inverse_labels + noise)
     assert best.gamma[1] >= 0.5
     alone = next(o for o in [best, *others] if o.gamma[0] == 1)
-    assert best.lead == best.score - alone.score
-    assert best.lead > best.doubt > 0
+    assert best.lead == pytest.approx(alone.error - best.error)
+    assert (alone.lead, alone.doubt) == (0, 0)
+    assert best.lead > 2 * best.doubt > 0
     assert best.error < 0.8 * alone.error
 
 
@@ -80,5 +81,5 @@ def test_a_lead_within_its_doubt_does_not_choose():
     adj = Adjacency.from_edges(graph.edges, graph.num_nodes)
     first, second, *_ = choose_gamma(truth.inverse_labels + noise, K, adj, graph.labels, Split(few), Task.of(graph))
     assert first.gamma[0] == 1
-    assert second.score >= first.score
-    assert second.lead <= second.doubt
+    assert second.error < first.error
+    assert 0 < second.lead <= 2 * second.doubt

@@ -95,7 +95,7 @@ def test_glem_without_evaluation_nodes_to_label(graph, tmp_path):
 
 
 def chosen(monkeypatch, *gamma):
-    monkeypatch.setattr(stages, "choose_gamma", lambda *_: [Candidate(np.array(gamma), 1.0, 0.0)])
+    monkeypatch.setattr(stages, "choose_gamma", lambda *_: [Candidate(np.array(gamma), 1.0, 0.0, 0.0, 0.0)])
 
 
 def test_gamma_auto_keeps_the_chosen_gamma(graph, tmp_path, monkeypatch):

@@ -119,7 +119,8 @@ def test_training_the_used_word_vectors_alone_equals_training_all(store, tmp_pat
         monkeypatch.setattr(vocabulary, "WORTH", worth)
         one = objective()
         (tmp_path / str(worth)).mkdir()
-        train_encoder(one, store, np.arange(n), config(weight_decay=0.0), 0, tmp_path / str(worth))
+        with vocabulary.used_vocabulary(one.encoder, store):
+            train_encoder(one, store, np.arange(n), config(weight_decay=0.0), 0, tmp_path / str(worth))
         trained.append(one.encoder.state_dict())
     assert trained[0].keys() == trained[1].keys()
     for name, tensor in trained[0].items():
@@ -129,7 +130,8 @@ def test_training_the_used_word_vectors_alone_equals_training_all(store, tmp_pat
 def test_unused_word_vectors_stay_as_pretrained(store, tmp_path):
     one = objective()
     before = one.encoder.model.get_input_embeddings().weight.detach().clone()
-    train_encoder(one, store, np.arange(n), config(), 0, tmp_path)
+    with vocabulary.used_vocabulary(one.encoder, store):
+        train_encoder(one, store, np.arange(n), config(), 0, tmp_path)
     embedding = one.encoder.model.get_input_embeddings()
     assert isinstance(embedding, torch.nn.Embedding)
     moved = (embedding.weight != before).any(1).numpy()
