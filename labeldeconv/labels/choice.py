@@ -1,4 +1,4 @@
-"""Choose gamma before training, from what counts: the validation score of a graph filter on what texts can predict.
+"""Choose gamma before training, from what counts: the validation error of a graph filter on what texts can predict.
 
 Under cross entropy the loss is linear in gamma, so a learned gamma heads for whatever hop is easiest to fit, not for
 the one that helps the GNN. Instead: the encoder can at best learn E[Y(gamma) | text] = sum_i gamma_i E[K_i | text]. A
