@@ -151,7 +151,7 @@ def table(rows: dict[str, dict[str, Any]]) -> tuple[list[str], list[str]]:
         p = paired_p(r["tests"], rows[MAIN]["tests"]) if MAIN in rows and method != MAIN else None
         lines.append(
             f"| {f'**{name}**' if method == MAIN else name} | {val} | {test} "
-            f"| {'' if p is None or math.isnan(p) else f'{p:.2f}'} | {r['seconds']:.0f} "
+            f"| {'' if p is None else f'{p:.2f}'} | {r['seconds']:.0f} "
             f"| {encoder_seconds(r):.0f} | {r['peak_mib'] or 0:.0f} | {r['encoder_passes']:.1f} |"
         )
     others = {m: r for m, r in rows.items() if m not in LD}

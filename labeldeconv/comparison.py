@@ -69,20 +69,21 @@ class Comparison:
     def columns(self) -> list[str]:
         """Heads of the table; the varied settings stand after the GNN, significance where there is some."""
         sizes = ["|B|", "|G(B)|"] if self._has_sizes else []
-        costs = ["seconds", "MiB", "passes", *sizes, *([f"p vs {REFERENCE}"] if self._has_p else [])]
+        costs = ["seconds", "MiB", "passes", *sizes, *([f"p vs {REFERENCE}"] if self.has_p else [])]
         return ["method", "GNN", *(self.rows[0].varied if self.rows else ()), "val", "test", *costs]
 
     def cells(self, row: Row) -> list[str]:
         """A row of the table as strings: scores in percent, mean and, over several seeds, standard deviation."""
         memory = "" if row.peak_mib is None else f"{row.peak_mib:.0f}"
-        p = ["" if row.p_value is None else f"{row.p_value:.3f}".replace("0.000", "<.001")] if self._has_p else []
+        p = ["" if row.p_value is None else f"{row.p_value:.3f}".replace("0.000", "<.001")] if self.has_p else []
         scores = [str(s) if row.seeds > 1 else f"{100 * s.mean:.2f}" for s in (row.val, row.test)]
         sizes = ["" if s is None else f"{s:.0f}" for s in (row.batch, row.subgraph)] if self._has_sizes else []
         costs = [f"{row.seconds:.1f}", memory, f"{row.encoder_passes:.1f}", *sizes, *p]
         return [row.method, row.gnn, *map(str, row.varied.values()), *scores, *costs]
 
     @property
-    def _has_p(self) -> bool:
+    def has_p(self) -> bool:
+        """Whether some row could be tested against the reference."""
         return any(row.p_value is not None for row in self.rows)
 
     @property

@@ -83,7 +83,7 @@ def comparison_table(result: Comparison) -> Table:
     """What `compare` shows, without the GNN where there is only one: 80 columns are soon full."""
     gnns = {row.gnn for row in result.rows}
     title = f"{result.title}, {gnns.pop()}" if len(gnns) == 1 else result.title
-    caption = "p: paired test against ld" if "p vs ld" in result.columns() else None
+    caption = "p: paired test against ld" if result.has_p else None
     shown = [i for i, column in enumerate(result.columns()) if column != "GNN" or gnns]
     table = Table(title=title, title_justify="left", caption=caption, caption_justify="left", box=None)
     table.padding, table.header_style = (0, 1, 0, 0), "bold underline"
