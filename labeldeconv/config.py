@@ -40,6 +40,9 @@ class EncoderConfig(Settings):
     """Keep only this many first layers; None keeps all."""
     pooling: Literal["mean", "first"] = "mean"
     """Mean over the attributes' tokens, or the first token."""
+    adapt: Literal["none", "giant"] = "none"
+    """'giant' first teaches the encoder to predict neighbourhoods, without labels, as the method 'giant' does; then
+    every method starts from that encoder instead of the pre-trained one."""
     max_tokens: Annotated[int, Field(ge=4)] = 256
     """Longer attributes are cut."""
     lora_rank: Annotated[int, Field(ge=0)] = 0
@@ -58,6 +61,9 @@ class LabelConfig(Settings):
     form on the validation nodes, before training: Y alone, as WO/LD, unless more is surely better."""
     temperature: Positive = 1.0
     """Pseudo labels are softmax(logits / temperature), or sigmoid."""
+    rounds: Count = 1
+    """Times the encoder is trained, each time from its first weights on the pseudo labels of a GNN that has the
+    features of the time before: once in the paper, twice in the authors' code for SAGN."""
     nodes: Literal["all", "train"] = "all"
     """Nodes the encoder is trained on: all, as in the paper, or the train nodes. On small graphs an encoder learns the
     pseudo labels of the others by heart, and the GNN then repeats the one that made them."""

@@ -39,6 +39,7 @@ class Job:
         build_gnn: makes a GNN for features of the given size.
         gnn_options: all options of the GNN, defaults included, for keys.
         log: where metrics go besides the stages' own files.
+        adapted: the encoder phase whose encoder takes the place of the pre-trained one (`encoder.adapt`).
         psi: the last encoder phase whose head is psi of the GNN.
         final: the GNN of a method that trains its own; None for the others.
     """
@@ -52,6 +53,7 @@ class Job:
     gnn_options: dict[str, Any] = field(default_factory=dict)
     device: torch.device = field(default_factory=lambda: torch.device("cpu"))
     used: dict[str, Stage] = field(default_factory=dict)
+    adapted: Stage | None = None
     psi: Stage | None = None
     final: Stage | None = None
     log: Log | None = None
@@ -66,6 +68,18 @@ class Job:
         """N: as set, or the number of convolutions of the GNN."""
         hops = self.config.labels.hops
         return self.build_gnn(1).hops if hops is None else hops
+
+    def first_encoder(self) -> Encoder:
+        """The encoder that features and training start from: pre-trained, or adapted to the graph."""
+        encoder = self.build_encoder()
+        if self.adapted:
+            encoder.restore(self.adapted.path / "encoder")
+        return encoder
+
+    @property
+    def first_weights(self) -> str:
+        """What `first_encoder` is, as it goes into keys."""
+        return self.adapted.key if self.adapted else self.encoder_identity
 
     @property
     def precision(self) -> str:

@@ -16,6 +16,9 @@ from labeldeconv.data.inductive import training_view
 from labeldeconv.errors import ConfigError
 from labeldeconv.graph import AttributedGraph
 from labeldeconv.job import Job
+from labeldeconv.methods.giant import adapt, giant
+from labeldeconv.methods.given import given
+from labeldeconv.methods.joint import evaluate
 from labeldeconv.metrics import open_metrics
 from labeldeconv.names import (
     attribute_warning,
@@ -151,12 +154,19 @@ def run(
     out = out or Path("runs") / f"{graph.name}-{config.method}-{config.gnn.name}-{config.seed}"
     with open_metrics(config.log, out, out.name, config.model_dump()) as log:
         job.log = log
-        X = method(job) if config.setting == "transductive" else _learn_inductively(job, method)
+        X = _learn(job, method) if config.setting == "transductive" else _learn_inductively(job, method)
         final = job.final or stages.gnn(job, X, start=job.psi if config.gnn.init == "psi" else None)
         result = _write_run(job, X, final, out)
         if log is not None:
             log.add({"score/val": result.val, "score/test": result.test}, "score/seed", config.seed)
     return result
+
+
+def _learn(job: Job, method: Callable[[Job], Stage]) -> Stage:
+    """Run the method, on an encoder adapted to the graph if that is asked for and the method does not do it itself."""
+    if job.config.encoder.adapt == "giant" and method not in (given, giant):
+        adapt(job)
+    return method(job)
 
 
 def _learn_inductively(job: Job, method: Callable[[Job], Stage]) -> Stage:
@@ -165,11 +175,15 @@ def _learn_inductively(job: Job, method: Callable[[Job], Stage]) -> Stage:
     inner = replace(job, graph=training_view(job.graph), config=settings, used={}, psi=None)
     if settings.train.psi_init == "gnn":
         raise ConfigError("setting 'inductive': train.psi_init 'fresh' expected, since there is no first GNN")
-    method(inner)
+    _learn(inner, method)
     job.used.update(inner.used)
     job.psi = inner.psi
     trained = last_trained(inner)
-    return stages.features(job, trained) if trained else method(job)  # untrained features are the same for all
+    if trained is None:
+        return method(job)  # untrained features are the same for all
+    X = stages.features(job, trained)
+    job.final = evaluate(job, trained, X) if inner.final else None  # joint training has made its GNN
+    return X
 
 
 def last_trained(job: Job) -> Stage | None:

@@ -69,13 +69,13 @@ def _export(job: Job, label: str, trained: Stage | None) -> Stage:
     store_stage = tokens(job)
     parts = {
         "tokens": store_stage.key,
-        "weights": trained.key if trained else job.encoder_identity,
+        "weights": trained.key if trained else job.first_weights,
         "pooling": job.config.encoder.pooling,
         "precision": job.precision,
     }
 
     def build(folder: Path) -> Mapping[str, Any]:
-        encoder = job.build_encoder()
+        encoder = job.first_encoder()
         if trained:
             encoder.restore(trained.path / "encoder")
         encoder.to(job.device)
@@ -162,16 +162,22 @@ def _edge_features(graph: AttributedGraph, width: int) -> np.ndarray:
     return graph.edge_features
 
 
-def pseudo(job: Job) -> Stage:
-    """(Pseudo) labels Y (n, c): X_PNE, a first GNN on it, its softened predictions off the train nodes."""
+def first_gnn(job: Job, X: Stage | None = None, suffix: str = "") -> Stage:
+    """The GNN that makes the pseudo labels: on X_PNE, or on features `X`."""
+    return gnn(job, X or encode(job), label=f"first gnn{suffix}")
+
+
+def pseudo(job: Job, X: Stage | None = None, suffix: str = "") -> Stage:
+    """(Pseudo) labels Y (n, c): true on train nodes, softened predictions of the first GNN elsewhere."""
+    label = f"pseudo{suffix}"
     if (job.graph.split.roles != 0).any():
-        return soften(job, gnn(job, encode(job), label="first gnn"), job.config.labels.temperature)
+        return soften(job, first_gnn(job, X, suffix), job.config.labels.temperature, label)
 
     def build(folder: Path) -> None:  # the inductive setting: every node is a train node, nothing is to be predicted
         Y = job.task.targets(job.graph.labels)
         np.save(folder / "pseudo_labels.npy", np.where(np.isnan(Y), np.nan_to_num(np.nanmean(Y, axis=0)), Y))
 
-    return job.stage("pseudo", "pseudo", {"labels": job.graph.fingerprint("labels")}, build)
+    return job.stage(label, "pseudo", {"labels": job.graph.fingerprint("labels")}, build)
 
 
 def soften(job: Job, predicted: Stage, temperature: float, label: str = "pseudo") -> Stage:
@@ -211,7 +217,7 @@ def psi_logits(psi: Psi, x: np.ndarray) -> np.ndarray:
         return torch.cat([psi(torch.from_numpy(x[i : i + PREDICT_ROWS].astype(np.float32))) for i in blocks]).numpy()
 
 
-def hops(job: Job, Y: Stage, number: int) -> Stage:
+def hops(job: Job, Y: Stage, number: int, suffix: str = "") -> Stage:
     """K_i = A-hat^i Y for i = 0..number (Algorithm 1, line 4): hop_labels.npy (n, number + 1, c)."""
     adjacency = job.config.labels.adjacency
     parts = {
@@ -227,10 +233,10 @@ def hops(job: Job, Y: Stage, number: int) -> Stage:
         Y_on_disk = np.load(Y.path / "pseudo_labels.npy", mmap_mode="r")
         write_hop_labels(adj, Y_on_disk, number, folder / "hop_labels.npy", job.config.labels.store)
 
-    return job.stage("hops", "hops", parts, build)
+    return job.stage(f"hops{suffix}", "hops", parts, build)
 
 
-def choice(job: Job, K: Stage) -> Stage:
+def choice(job: Job, K: Stage, suffix: str = "") -> Stage:
     """gamma, chosen by a closed form on the validation nodes; info holds it and all candidates."""
     split = job.graph.split
     if len(split.val) == 0:
@@ -253,7 +259,7 @@ def choice(job: Job, K: Stage) -> Stage:
         tried = [{**asdict(c), "gamma": [round(float(g), 4) for g in c.gamma]} for c in found]
         return {"gamma": [float(g) for g in found[0].gamma], "candidates": tried}
 
-    return job.stage("choice", "choice", parts, build)
+    return job.stage(f"choice{suffix}", "choice", parts, build)
 
 
 def train(
@@ -267,30 +273,32 @@ def train(
     start: Stage | None = None,
     clusters: int | None = None,
     epochs: int | None = None,
+    teacher: Stage | None = None,
 ) -> Stage:
     """The encoder phase (Algorithm 1, lines 5-11) on `nodes`; `target_key` says what the targets are made of.
 
     Args:
         pseudo_weight: share of the nodes without a true label in the loss; None is one plain mean.
-        start: go on from this stage's encoder instead of the pre-trained one.
+        start: go on from this stage's encoder instead of the first one.
         clusters: put a linear head for this many binary targets behind the encoder, instead of psi of the GNN.
         epochs: instead of `train.epochs`.
+        teacher: features of the first GNN, from which psi may start; X_PNE if None.
     """
     config, seed = job.config, job.config.seed
     settings = config.train.model_copy(update={"epochs": epochs or config.train.epochs})
     store_stage = tokens(job)
     warm = config.train.psi_init == "gnn" and clusters is None
-    first = gnn(job, encode(job), label="first gnn") if warm else None
+    first = first_gnn(job, teacher, label.removeprefix("train")) if warm else None
     psi_key = settings_key(config.gnn, only=("name", "layers", "hidden", "dropout")) | {"options": job.gnn_options}
     parts = {
         "tokens": store_stage.key,
-        "encoder": start.key if start else job.encoder_identity,
+        "encoder": start.key if start else job.first_weights,
         "pooling": config.encoder.pooling,
         "lora": config.encoder.lora_rank,
         "psi": psi_key if clusters is None else {"linear": clusters, "bias": "frequency"},
         "psi_weights": first.key if first else None,
         "targets": target_key,
-        "split": job.graph.fingerprint("split"),
+        "split": job.graph.fingerprint("split") if clusters is None else None,
         "pseudo_weight": pseudo_weight,
         "train": settings_key(settings),
         "precision": job.precision,
@@ -299,7 +307,7 @@ def train(
 
     def build(folder: Path) -> Mapping[str, Any]:
         torch.manual_seed(seed)
-        encoder = job.build_encoder()
+        encoder = job.first_encoder()
         if start:
             encoder.restore(start.path / "encoder")
         model = job.build_gnn(encoder.dim)

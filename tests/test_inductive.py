@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from safetensors.numpy import load_file
 
 from labeldeconv import AttributedGraph, Texts, fit, planted
 from labeldeconv.data.inductive import training_view
@@ -39,10 +40,13 @@ def test_view_holds_only_train_nodes(graph):
     assert [len(view.split.ids(r)) for r in ROLES] == [len(train), 0, 0]
 
 
-@pytest.mark.parametrize("method", ["fne", "wo-ld", "ld", "glem", "giant"])
-def test_encoder_is_the_same_whatever_the_evaluation_nodes_are(graph, method, tmp_path):
+@pytest.mark.parametrize("adapt", ["none", "giant"])
+@pytest.mark.parametrize("method", ["fne", "wo-ld", "ld", "glem", "giant", "joint-gas", "joint-sage"])
+def test_encoder_is_the_same_whatever_the_evaluation_nodes_are(graph, method, adapt, tmp_path):
+    if method == "joint-gas":
+        pytest.importorskip("pymetis", reason="needs the extra metis")
     results = [
-        fit(g, method=method, out=tmp_path / f"o{i}", cache=tmp_path / f"c{i}", **QUICK)
+        fit(g, method=method, encoder__adapt=adapt, out=tmp_path / f"o{i}", cache=tmp_path / f"c{i}", **QUICK)
         for i, g in enumerate((graph, spoiled(graph)))
     ]
     a, b = ((r.run / "encoder" / "model.safetensors").read_bytes() for r in results)
@@ -63,6 +67,22 @@ def test_gnn_is_the_same_whatever_the_evaluation_nodes_are(graph, gnn, tmp_path)
     a, b = ((r.run / "gnn.safetensors").read_bytes() for r in results)
     assert a == b
     assert not np.array_equal(results[0].logits, results[1].logits)  # the evaluation graphs do differ
+
+
+def test_jointly_trained_gnn_is_the_one_evaluated(graph, tmp_path):
+    result = fit(graph, method="joint-sage", out=tmp_path / "r", **QUICK)
+    again = fit(spoiled(graph), method="joint-sage", out=tmp_path / "s", cache=tmp_path / "c", **QUICK)
+    trained, used = (load_file(result.run / name) for name in ("psi.safetensors", "gnn.safetensors"))
+    for name, weights in used.items():
+        np.testing.assert_array_equal(weights, trained[name])
+    assert (result.run / "gnn.safetensors").read_bytes() == (again.run / "gnn.safetensors").read_bytes()
+    assert 0 <= result.val <= 1
+    assert not np.array_equal(result.logits, again.logits)
+
+
+def test_one_round_is_enough_without_pseudo_labels(graph, tmp_path):
+    once, twice = (fit(graph, method="ld", labels__rounds=r, out=tmp_path / f"{r}", **QUICK) for r in (1, 2))
+    assert list(once.seconds) == list(twice.seconds)
 
 
 def test_glem_is_fne(graph, tmp_path):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from math import ceil
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ from labeldeconv.config import Config
 from labeldeconv.encoders.base import Encoder
 from labeldeconv.encoders.tokens import TokenStore
 from labeldeconv.graph import AttributedGraph
+from labeldeconv.methods.giant import trained_levels
 from labeldeconv.names import encoder_builder, gnn_builder
 
 SAMPLE = 1000  # texts tokenised to estimate the lengths
@@ -28,26 +30,24 @@ def estimate(graph: AttributedGraph, config: Config) -> dict[str, Any]:
     weights = sum(p.numel() for p in encoder.parameters())
     gnn = gnn_builder(config.gnn, graph.num_classes)(encoder.dim)
     hops = (gnn.hops if config.labels.hops is None else config.labels.hops) + 1
-    nodes = {"pne": 0, "fne": len(graph.split.train)}.get(config.method, n)
-    exports = {"pne": 1, "fne": 1}.get(config.method, 2)
-    gnns = {"pne": 1, "fne": 1}.get(config.method, 2)
+    trained, exports, gnns = work(graph, config, gnn.hops)
     rows = n * encoder.dim * (gnn.hops + 1) if gnn.feed == "rows" else 2 * n * encoder.dim
     disk = {
         "graph": graph.texts.lengths().sum() + 8 * graph.num_edges + 16 * n,
         "tokens": n * (2 * mean + 8),
         "features": exports * 2 * n * encoder.dim,
-        "hop labels": 4 * n * hops * graph.num_classes if exports == 2 else 0,
-        "encoder and checkpoint": 16 * weights if nodes else 0,
+        "hop labels": 4 * n * hops * graph.num_classes if config.method in ("ld", "wo-ld") else 0,
+        "encoder and checkpoint": 16 * weights if trained else 0,
     }
     seconds = {
-        "encoder training": config.train.epochs * nodes * mean / train_speed,
+        "encoder training": trained * mean / train_speed,
         "features": exports * n * mean / export_speed,
         "gnn (at most)": gnns * config.gnn.epochs * n * config.gnn.hidden * encoder.dim * 12 / _matmul_speed(),
     }
     widest = min(config.train.batch_tokens, config.train.batch_nodes * longest)
     memory = {
-        "encoder, gradients, AdamW": 16 * weights if nodes else 4 * weights,
-        "activations of a batch": widest * encoder.dim * 4 * 34 * _layers(encoder) if nodes else 0,
+        "encoder, gradients, AdamW": 16 * weights if trained else 4 * weights,
+        "activations of a batch": widest * encoder.dim * 4 * 34 * _layers(encoder) if trained else 0,
         "features and GNN": 4 * rows + 16 * n * config.gnn.hidden,
         "adjacency": 24 * 2 * graph.num_edges,
     }
@@ -63,6 +63,37 @@ def estimate(graph: AttributedGraph, config: Config) -> dict[str, Any]:
         "memory_mib": round(400 + max(sum(list(memory.values())[:2]), sum(list(memory.values())[2:])) / MIB, 1),
         "seconds": _total(seconds),
     }
+
+
+def work(graph: AttributedGraph, config: Config, convolutions: int) -> tuple[float, int, int]:
+    """At most so many: nodes the encoder is trained on, over all epochs; exports of all nodes; GNNs trained."""
+    n, train, epochs = graph.num_nodes, len(graph.split.train), config.train.epochs
+    neighborhoods = config.giant.epochs * n * len(trained_levels(n, config.giant))
+    method, rounds, joint = config.method, config.labels.rounds, config.joint
+    trained: float
+    if method == "given":
+        return 0, 0, 1
+    if method == "pne":
+        trained, exports, gnns = 0, 1, 1
+    elif method == "fne":
+        trained, exports, gnns = epochs * train, 1, 1
+    elif method == "giant":
+        return neighborhoods, 1, 1
+    elif method == "glem":
+        rounds = config.glem.rounds
+        trained = rounds * epochs * min(n, train * (1 + config.glem.encoder_ratio))
+        trained += epochs * train if config.glem.first == "encoder" else 0
+        exports, gnns = rounds + 1, rounds + 1
+    elif method == "joint-sage":  # every target draws a tree of neighbours
+        drawn = joint.batch_nodes * sum(joint.fanout**k for k in range(convolutions + 1))
+        trained = joint.epochs * ceil(train / joint.batch_nodes) * min(n, drawn)
+        exports, gnns = 1, 0
+    elif method == "joint-gas":
+        trained, exports, gnns = joint.epochs * n * (1 + joint.max_neighbors / joint.batch_nodes), 2, 0
+    else:
+        trained = rounds * epochs * (n if config.labels.nodes == "all" else train)
+        exports, gnns = rounds + 1, rounds + 1
+    return trained + (neighborhoods if config.encoder.adapt == "giant" else 0), exports, gnns
 
 
 def _sample_tokens(encoder: Encoder, graph: AttributedGraph, max_tokens: int) -> tuple[TokenStore, int]:

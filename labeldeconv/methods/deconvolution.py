@@ -12,23 +12,43 @@ from labeldeconv.record import Stage
 
 
 def deconvolution(job: Job) -> Stage:
-    """X_LD: Algorithm 1 up to line 12. The GNN phase (lines 13-17) is the same for all methods and follows."""
+    """X_LD. With `labels.rounds` above 1, the pseudo labels of a round come from a GNN on the features of the last."""
+    labels = job.config.labels
+    rounds = labels.rounds if (job.graph.split.roles != 0).any() else 1  # true labels do not change
+    X: Stage | None = None
+    for number in range(1, rounds + 1):
+        X = algorithm_1(job, X, labels.alpha, "" if number == rounds else f" {number}")
+    assert X is not None
+    return X
+
+
+def without_deconvolution(job: Job) -> Stage:
+    """X_WO/LD: the same training on the plain pseudo labels, alpha = 0."""
+    labels = job.config.labels.model_copy(update={"alpha": 0.0})
+    job.config = job.config.model_copy(update={"labels": labels})
+    return deconvolution(job)
+
+
+def algorithm_1(job: Job, X: Stage | None, alpha: float, suffix: str = "") -> Stage:
+    """Algorithm 1 up to line 12. The GNN phase (lines 13-17) is the same for all methods and follows.
+
+    Pseudo labels come from a GNN on features `X`, X_PNE if None; `suffix` tells the stages of rounds apart.
+    """
     graph, labels = job.graph, job.config.labels
-    alpha = labels.alpha
     number = job.hops if alpha > 0 else 0  # without inverse labels only K_0 = Y is read
 
     # 1  Input: graph A, attributes {x_i}, (pseudo) labels Y
-    Y = stages.pseudo(job)
+    Y = stages.pseudo(job, X, suffix)
 
     # 3  Pre-processing phase
     # 4  compute K_i = A-hat^i Y
-    K = stages.hops(job, Y, number)
+    K = stages.hops(job, Y, number, suffix)
 
     # beyond the paper: gamma chosen on the validation nodes (labels/choice.py); all of it on K_0 is WO/LD
-    gamma = stages.choice(job, K).info["gamma"] if labels.gamma == "auto" and alpha > 0 else None
+    gamma = stages.choice(job, K, suffix).info["gamma"] if labels.gamma == "auto" and alpha > 0 else None
     if gamma and gamma[0] == 1.0:
         say("[dim]choice     no mix of hop labels is surely better than Y: alpha is 0[/]")
-        return without_deconvolution(job)
+        return algorithm_1(job, X, 0.0, suffix)
 
     # 5  Training phase of NEs (optimise beta, theta): for k = 1..K_1
     # 7    sample B from V                              train/batches.py
@@ -42,15 +62,10 @@ def deconvolution(job: Job) -> Stage:
         nodes=np.arange(graph.num_nodes) if everyone else graph.split.train,
         target_key={"hops": K.key, "alpha": alpha, "gamma": {"kept": gamma} if gamma else None}
         | ({} if everyone else {"nodes": "train"}),
+        label=f"train{suffix}",
         pseudo_weight=labels.pseudo_weight,
+        teacher=X,
     )
 
     # 12  infer F across all nodes
-    return stages.features(job, trained)
-
-
-def without_deconvolution(job: Job) -> Stage:
-    """X_WO/LD: the same training on the plain pseudo labels, alpha = 0."""
-    labels = job.config.labels.model_copy(update={"alpha": 0.0})
-    job.config = job.config.model_copy(update={"labels": labels})
-    return deconvolution(job)
+    return stages.features(job, trained, f"features{suffix}")

@@ -1,4 +1,7 @@
-"""X_GIANT: self-supervised neighbourhood prediction, coarse to fine; labels of nodes are never used."""
+"""X_GIANT: self-supervised neighbourhood prediction, coarse to fine; labels of nodes are never used.
+
+The encoder that comes out can also take the place of the pre-trained one, for any method (`encoder.adapt`).
+"""
 
 from __future__ import annotations
 
@@ -8,6 +11,7 @@ import numpy as np
 
 from labeldeconv import stages
 from labeldeconv.adjacency import Adjacency
+from labeldeconv.config import GiantConfig
 from labeldeconv.job import Job
 from labeldeconv.labels.neighbors import NeighborClusters, balanced_tree, pifa_features
 from labeldeconv.record import Stage
@@ -15,6 +19,16 @@ from labeldeconv.record import Stage
 
 def giant(job: Job) -> Stage:
     """Features of an encoder that learned to predict which clusters of nodes its node links to."""
+    return stages.features(job, predict_neighborhoods(job))
+
+
+def adapt(job: Job) -> None:
+    """Let everything after this start from an encoder that has learned to predict neighbourhoods."""
+    job.adapted = predict_neighborhoods(job)
+
+
+def predict_neighborhoods(job: Job) -> Stage:
+    """The encoder phases on neighbourhoods, from the coarsest clusters to the finest; the last one of them."""
     graph, config = job.graph, job.config.giant
     tree = _tree(job)
     adj = Adjacency.from_edges(graph.edges, graph.num_nodes, job.config.labels.adjacency)
@@ -22,7 +36,7 @@ def giant(job: Job) -> Stage:
     linked = adj.indices[adj.indptr[:-1]] != np.arange(graph.num_nodes)  # an isolated node has only itself
     nodes = np.flatnonzero((degree < config.max_degree) & (linked | (degree > 1)))
     trained: Stage | None = None
-    for level in range(config.coarsest - 1, tree.info["levels"], config.step):
+    for level in trained_levels(graph.num_nodes, config):
         clusters = 2 ** (level + 1)
 
         def targets(level: int = level) -> NeighborClusters:
@@ -39,15 +53,25 @@ def giant(job: Job) -> Stage:
             epochs=config.epochs,
         )
     assert trained is not None
-    return stages.features(job, trained)
+    return trained
+
+
+def trained_levels(num_nodes: int, config: GiantConfig) -> range:
+    """Levels of the tree that the encoder is trained on; level k has 2^(k + 1) clusters."""
+    return range(config.coarsest - 1, _depth(num_nodes, config), config.step)
+
+
+def _depth(num_nodes: int, config: GiantConfig) -> int:
+    """Levels of the whole tree."""
+    smallest = max(2, num_nodes // config.cluster_size)
+    return max(config.coarsest, min(int(np.log2(smallest)), config.finest))
 
 
 def _tree(job: Job) -> Stage:
     """Clusters of all nodes at every level, from tokens and edges alone."""
     graph, config = job.graph, job.config.giant
     store = stages.tokens(job)
-    smallest = max(1, graph.num_nodes // config.cluster_size)
-    levels = max(config.coarsest, min(int(np.log2(smallest)) if smallest > 1 else 1, config.finest))
+    levels = _depth(graph.num_nodes, config)
     adjacency = job.config.labels.adjacency
     parts = {
         "tokens": store.key,
@@ -57,11 +81,10 @@ def _tree(job: Job) -> Stage:
         "seed": job.config.seed,
     }
 
-    def build(folder: Path) -> dict[str, int]:
+    def build(folder: Path) -> None:
         adj = Adjacency.from_edges(graph.edges, graph.num_nodes, adjacency)
         tokens, offsets = (np.load(store.path / name) for name in ("tokens.npy", "offsets.npy"))
         features = pifa_features(tokens, offsets, adj, seed=job.config.seed)
         np.save(folder / "tree.npy", balanced_tree(features, levels, seed=job.config.seed))
-        return {"levels": levels}
 
     return job.stage("tree", "tree", parts, build)

@@ -20,7 +20,7 @@ def glem(job: Job) -> Stage:
         return finetuned(job)  # the inductive setting: no evaluation node to label, so GLEM is FNE (Section 5.8)
     trained: Stage | None = None
     if config.first == "gnn":
-        teacher = stages.gnn(job, stages.encode(job), label="first gnn")
+        teacher = stages.first_gnn(job)
     else:
         trained = train_on_true_labels(job)
         teacher = _m_step(job, trained, 0)[1]

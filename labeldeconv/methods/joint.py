@@ -33,7 +33,7 @@ def joint_sage(job: Job) -> Stage:
 def _joint(job: Job, kind: Literal["gas", "sage"]) -> Stage:
     trained = _train(job, kind)
     X = stages.features(job, trained)
-    job.final = _evaluate(job, trained, X)
+    job.final = evaluate(job, trained, X)
     return X
 
 
@@ -45,7 +45,7 @@ def _train(job: Job, kind: Literal["gas", "sage"]) -> Stage:
     parts = {
         "kind": kind,
         "tokens": store_stage.key,
-        "encoder": job.encoder_identity,
+        "encoder": job.first_weights,
         "pooling": config.encoder.pooling,
         "lora": config.encoder.lora_rank,
         "graph": graph.fingerprint("edges", "labels", "split"),
@@ -59,7 +59,7 @@ def _train(job: Job, kind: Literal["gas", "sage"]) -> Stage:
 
     def build(folder: Path) -> Mapping[str, Any]:
         torch.manual_seed(seed)
-        encoder = job.build_encoder()
+        encoder = job.first_encoder()
         model = JointModel(encoder, job.build_gnn(encoder.dim)).to(job.device)
         adj = Adjacency.from_edges(graph.edges, graph.num_nodes, config.gnn.adjacency)
         sampler: GasSampler | SageSampler = SageSampler(adj, graph.split.train, config.joint)
@@ -80,7 +80,7 @@ def _train(job: Job, kind: Literal["gas", "sage"]) -> Stage:
     return job.stage("train", "train", parts, build)
 
 
-def _evaluate(job: Job, trained: Stage, X: Stage) -> Stage:
+def evaluate(job: Job, trained: Stage, X: Stage) -> Stage:
     """The jointly trained GNN on the features of all nodes, without sampling."""
     graph, config = job.graph, job.config.gnn
 

@@ -113,7 +113,7 @@ def test_gamma_auto_is_wo_ld_where_nothing_is_surely_better(graph, tmp_path, mon
     plain = fit(graph, method="wo-ld", out=tmp_path / "b", **QUICK)
     np.testing.assert_array_equal(auto.features, plain.features)
     assert auto.gamma is None
-    assert auto.settings["labels"]["alpha"] == 0.0
+    assert "choice" in auto.seconds
 
 
 def test_ld_on_train_nodes_alone_never_trains_on_others(tmp_path):
@@ -135,3 +135,41 @@ def test_head_of_rare_clusters_starts_at_their_frequency():
     start = head.bias.sigmoid().detach().numpy()
     np.testing.assert_allclose(start[:5], 0.2, atol=0.01)
     assert (start[5:] < 0.01).all()
+
+
+GIANT = {"giant__coarsest": 2, "giant__cluster_size": 10, "giant__step": 1}
+
+
+def test_an_adapted_encoder_is_that_of_giant(graph, tmp_path):
+    """Two routes: adapt and go on, or run GIANT, take the encoder out of its run directory and start from there."""
+    giant = fit(graph, method="giant", out=tmp_path / "giant", **GIANT, **QUICK)
+    pne = fit(graph, method="pne", encoder__adapt="giant", out=tmp_path / "pne", **GIANT, **QUICK)
+    np.testing.assert_array_equal(pne.features, giant.features)
+    assert "features" in pne.seconds or "encode" in pne.cached  # X_GIANT, recalled
+    for method in ("ld", "glem", "joint-sage"):
+        adapted = fit(graph, method=method, encoder__adapt="giant", out=tmp_path / f"{method}-a", **GIANT, **QUICK)
+        quick = {**QUICK, "encoder": str(giant.run / "encoder")}
+        folder = fit(graph, method=method, out=tmp_path / f"{method}-b", cache=tmp_path / "other", **quick)
+        np.testing.assert_array_equal(adapted.features, folder.features)
+        np.testing.assert_array_equal(adapted.logits, folder.logits)
+        assert {"train 4", "train 8"} <= set(adapted.seconds)
+
+
+def test_methods_that_cannot_be_adapted_are_left_alone(graph, tmp_path):
+    for method in ("given", "giant"):
+        plain = fit(graph, method=method, out=tmp_path / f"{method}-a", **GIANT, **QUICK)
+        adapted = fit(graph, method=method, encoder__adapt="giant", out=tmp_path / f"{method}-b", **GIANT, **QUICK)
+        assert list(adapted.seconds) == list(plain.seconds)
+        np.testing.assert_array_equal(adapted.logits, plain.logits)
+
+
+def test_a_second_round_learns_from_the_gnn_of_the_first(graph, tmp_path):
+    once = fit(graph, method="ld", out=tmp_path / "a", **QUICK)
+    twice = fit(graph, method="ld", labels__rounds=2, out=tmp_path / "b", **QUICK)
+    Y = np.load(twice.run / "pseudo_labels.npy")
+    expected = np.exp(once.logits) / np.exp(once.logits).sum(1, keepdims=True)
+    others = graph.split.roles != 0
+    np.testing.assert_allclose(Y[others], expected[others], atol=1e-6)
+    assert {"train 1", "train", "first gnn 1", "first gnn", "hops 1", "hops"} <= set(twice.seconds)
+    assert twice.encoder_nodes - once.encoder_nodes == once.encoder_nodes_by_stage["train"] + graph.num_nodes
+    assert not np.array_equal(once.features, twice.features)

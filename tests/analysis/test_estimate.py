@@ -1,0 +1,39 @@
+"""The estimate before a run against what the run then counts."""
+
+import pytest
+
+from labeldeconv import fit, planted
+from labeldeconv.analysis.estimate import work
+from labeldeconv.settings import load_config
+
+QUICK = {"encoder.name": "tiny", "train.epochs": 1, "gnn.epochs": 2, "joint.epochs": 1, "joint.batch_nodes": 16}
+CASES = {
+    "given": {},
+    "pne": {},
+    "fne": {},
+    "wo-ld": {},
+    "ld": {"labels.rounds": 2},
+    "glem": {"glem.first": "encoder"},
+    "giant": {},
+    "joint-sage": {},
+    "joint-gas": {"joint.max_neighbors": 4},
+}
+
+
+@pytest.mark.parametrize("adapt", ["none", "giant"])
+@pytest.mark.parametrize("method", CASES)
+def test_work_is_what_a_run_counts(method, adapt, tmp_path):
+    if method == "joint-gas":
+        pytest.importorskip("pymetis", reason="needs the extra metis")
+    graph = planted(80, seed=0, num_features=6).graph
+    config = load_config(None, {**QUICK, **CASES[method], "method": method, "encoder.adapt": adapt})
+    result = fit(graph, config=config, method=method, out=tmp_path / "r")
+    counts = result.encoder_nodes_by_stage
+    trained, exports, gnns = work(graph, config, 2)
+    counted = sum(n for label, n in counts.items() if label.startswith("train"))
+    assert sum(n for label, n in counts.items() if not label.startswith("train")) == exports * 80
+    assert gnns == sum("gnn" in label for label in counts) - (method.startswith("joint"))
+    if method.startswith("joint"):  # a drawn neighbour may be there already
+        assert counted <= trained <= 4 * counted
+    else:
+        assert counted == trained
