@@ -80,8 +80,8 @@ class TrainConfig(Settings):
 
     epochs: Count = 3
     """Passes over the training nodes of the method."""
-    lr: Positive = 5e-5
-    """Peak learning rate of the encoder, beta."""
+    lr: NonNegative = 5e-5
+    """Peak learning rate of the encoder, beta; 0 leaves it as it is (joint training on fixed features)."""
     psi_lr: Positive = 1e-3
     """Peak learning rate of psi, theta."""
     gamma_lr: NonNegative = 1e-3
@@ -236,7 +236,9 @@ class JointConfig(Settings):
     """Joint training of encoder and GNN on sampled subgraphs: methods 'joint-gas' and 'joint-sage'."""
 
     batch_nodes: Count = 32
-    """|B|: target nodes per step (GAS: nodes per part, about)."""
+    """|B|: nodes per step; all are train nodes for SAGE, the loss counts those among them for GAS."""
+    part_nodes: Count = 8
+    """GAS: nodes per METIS part, about. A batch joins random parts, so that it does not hold one class alone."""
     fanout: Count = 4
     """SAGE: neighbours sampled per node and layer."""
     epochs: Count = 3

@@ -52,7 +52,8 @@ def test_encoder_is_the_same_whatever_the_evaluation_nodes_are(graph, method, ad
     a, b = ((r.run / "encoder" / "model.safetensors").read_bytes() for r in results)
     assert a == b
     train = graph.split.train
-    np.testing.assert_array_equal(results[0].features[train], results[1].features[train])
+    a, b = (r.features[train].astype(np.float32) for r in results)
+    np.testing.assert_allclose(a, b, atol=1e-3)  # float16, and other texts pad the batches otherwise
     assert results[0].features.shape[0] == 80
 
 

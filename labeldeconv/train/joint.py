@@ -1,7 +1,7 @@
 """Joint training of encoder and GNN on sampled subgraphs (eqn:gnn_minibatch): the baseline that LD replaces.
 
-SAGE samples neighbours of the batch B layer by layer and encodes every node of G(B). GAS takes a METIS part as B,
-encodes it with some of its neighbours, and takes what else it needs from histories that earlier steps wrote.
+SAGE samples neighbours of the batch B layer by layer and encodes every node of G(B). GAS takes a few METIS parts as B,
+encodes them with some of their neighbours, and takes what else it needs from histories that earlier steps wrote.
 Memory grows with |G(B)|, not with |B|: the run reports both.
 """
 
@@ -99,11 +99,11 @@ class SageSampler:
 
 
 class GasSampler:
-    """B: a METIS part; its neighbours' inputs come from the encoder (a few) and from histories (the rest)."""
+    """B: a few METIS parts; their neighbours' inputs come from the encoder (some) and from histories (the rest)."""
 
     def __init__(self, adj: Adjacency, train: np.ndarray, config: JointConfig, features: np.ndarray) -> None:
         self.adj, self.config = adj, config
-        parts = max(1, round(adj.num_nodes / config.batch_nodes))
+        parts = max(1, round(adj.num_nodes / min(config.part_nodes, config.batch_nodes)))
         self.parts = partition(adj, parts) if parts > 1 else [np.arange(adj.num_nodes)]
         self.wanted = np.zeros(adj.num_nodes, dtype=bool)
         self.wanted[train] = True
@@ -111,9 +111,11 @@ class GasSampler:
         self.histories: dict[int, Tensor] = {0: torch.from_numpy(np.array(features, dtype=np.float32))}
 
     def batches(self, generator: np.random.Generator) -> list[np.ndarray]:
-        """All parts with a train node, in random order; a part's train nodes are its targets."""
-        parts = [part for part in self.parts if self.wanted[part].any()]
-        return [parts[i] for i in generator.permutation(len(parts))]
+        """All parts, joined at random; a batch without train nodes only renews its histories."""
+        order = generator.permutation(len(self.parts))
+        count = max(1, round(self.adj.num_nodes / self.config.batch_nodes))
+        groups = np.array_split(order, min(count, len(order)))
+        return [np.concatenate([self.parts[i] for i in group]) for group in groups]
 
     def forward(
         self,
@@ -123,8 +125,8 @@ class GasSampler:
         generator: np.random.Generator,
         device: torch.device,
     ) -> tuple[Tensor, int]:
-        """Logits of the part's train nodes and |G(B)|, the nodes encoded anew."""
-        sources, rows = sample_rows(self.adj, batch, None)  # begins with the part
+        """Logits of the batch's train nodes and |G(B)|, the nodes encoded anew."""
+        sources, rows = sample_rows(self.adj, batch, None)  # begins with the batch
         order, halo = np.argsort(sources), sources[len(batch) :]
         chosen = np.sort(generator.choice(halo, min(len(halo), self.config.max_neighbors), replace=False))
         fresh = np.concatenate([batch, chosen])
@@ -140,7 +142,7 @@ class GasSampler:
         return h[torch.from_numpy(np.flatnonzero(self.wanted[batch])).to(device)], len(fresh)
 
     def targets(self, batch: np.ndarray) -> np.ndarray:
-        """The train nodes of a part."""
+        """The train nodes of a batch."""
         return batch[self.wanted[batch]]
 
     def _push(self, layer: int, nodes: np.ndarray, h: Tensor) -> None:
@@ -176,6 +178,8 @@ def train_joint(
     device = next(model.parameters()).device
     dtype = autocast_type(rates.precision, device)
     torch.manual_seed(seed)
+    if rates.lr == 0:
+        model.encoder.requires_grad_(False)
     groups = parameter_groups(model.encoder.parameters(), rates.lr, rates.weight_decay)
     groups += parameter_groups(model.gnn.parameters(), rates.psi_lr, rates.weight_decay)
     optimizer = torch.optim.AdamW(groups, fused=True)
@@ -185,6 +189,7 @@ def train_joint(
         state = restored[0]
         sampler.histories.update({int(k): v for k, v in restored[1].items()})
     model.train()
+    model.encoder.train(rates.lr > 0)
     label, done = watch.label, state["epoch"]
     with (
         open_log(folder / "steps.jsonl", state["step"], watch) as log,
@@ -198,14 +203,16 @@ def train_joint(
                 with torch.autocast(device.type, dtype=dtype or torch.bfloat16, enabled=dtype is not None):
                     logits, size = sampler.forward(model, store, batches[k], generator, device)
                 ids = sampler.targets(batches[k])
-                targets = torch.from_numpy(task.targets(labels[ids])).to(device)
-                loss = task.loss(logits.float(), targets).mean()
-                loss.backward()
-                if rates.clip > 0:
-                    nn.utils.clip_grad_norm_(model.parameters(), rates.clip)
-                optimizer.step()
-                optimizer.zero_grad(set_to_none=True)
-                state = {"epoch": epoch, "batch": k + 1, "step": state["step"] + 1, "loss": float(loss.detach()),
+                if len(ids):
+                    targets = torch.from_numpy(task.targets(labels[ids])).to(device)
+                    loss = task.loss(logits.float(), targets).mean()
+                    loss.backward()
+                    if rates.clip > 0:
+                        nn.utils.clip_grad_norm_(model.parameters(), rates.clip)
+                    optimizer.step()
+                    optimizer.zero_grad(set_to_none=True)
+                    state["loss"] = float(loss.detach())
+                state = {"epoch": epoch, "batch": k + 1, "step": state["step"] + 1, "loss": state["loss"],
                          "nodes": state["nodes"] + size, "targets": state["targets"] + len(batches[k])}  # fmt: skip
                 row = {"step": state["step"], "epoch": epoch, "loss": state["loss"], "subgraph": size}
                 log.write(json.dumps(row) + "\n")
