@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 import torch
-
 from conftest import random_edges
+
 from labeldeconv.adjacency import Adjacency
 from labeldeconv.config import AdjacencyConfig, EncoderConfig, JointConfig, TrainConfig
 from labeldeconv.encoders.text import load_text_encoder
