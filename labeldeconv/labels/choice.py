@@ -59,15 +59,15 @@ def choose_gamma(
     predicted = _out_of_fold(np.asarray(features, dtype=np.float32), np.asarray(K).reshape(n, h * c), seed)
     # Everything is linear in gamma: propagate the predictions of all hops once, (n, h, c) each.
     filtered = [x.reshape(n, h, c) for x in propagate(adj, np.ascontiguousarray(predicted), h - 1)]
-    targets = np.nan_to_num(task.targets(labels[split.train]), nan=0.5)
-    known = labels[split.val]
-    truth = np.nan_to_num(task.targets(known), nan=0.5)
+    train, targets = _known(split.train, task, labels)
+    val, truth = _known(split.val, task, labels)
+    targets = np.where(np.isnan(targets), np.nan_to_num(np.nanmean(targets, axis=0)), targets)
 
     def tried(gamma: np.ndarray) -> tuple[np.ndarray, float]:
         """Squared error of every validation node, and the score."""
         inputs = np.concatenate([np.einsum("h,nhc->nc", gamma, x) for x in filtered], axis=1)  # (n, h * c)
-        answer = _ridge(inputs[split.train], targets, inputs[split.val])
-        return np.mean((answer - truth) ** 2, axis=1), task.score(answer, known)
+        answer = _ridge(inputs[train], targets, inputs[val])
+        return np.nanmean((answer - truth) ** 2, axis=1), task.score(answer, labels[val])
 
     alone, _ = tried(np.eye(h)[0])
     found = []
@@ -81,6 +81,13 @@ def choose_gamma(
     surely = best.lead > max(MARGIN * best.doubt, LEAST * float(alone.mean()))
     chosen = best if surely else next(candidate for candidate in found if candidate.gamma[0] == 1)
     return [chosen, *(candidate for candidate in found if candidate is not chosen)]
+
+
+def _known(ids: np.ndarray, task: Task, labels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Those of the nodes that have a label at all, and their targets (m, c), NaN where an entry is missing."""
+    targets = task.targets(labels[ids])
+    known = ~np.isnan(targets).all(axis=1)
+    return ids[known], targets[known]
 
 
 def _out_of_fold(X: np.ndarray, Y: np.ndarray, seed: int) -> np.ndarray:

@@ -83,3 +83,16 @@ def test_a_lead_within_its_doubt_does_not_choose():
     assert first.gamma[0] == 1
     assert second.error < first.error
     assert 0 < second.lead <= 2 * second.doubt
+
+
+def test_nodes_without_a_label_do_not_count():
+    truth = planted(300, seed=0)
+    graph, task = truth.graph, Task.of(truth.graph)
+    K = hop_labels(graph.edges, task.targets(graph.labels), 2)
+    adj = Adjacency.from_edges(graph.edges, graph.num_nodes)
+    labels, roles = graph.labels.copy(), graph.split.roles.copy()
+    for role, ids in enumerate((graph.split.test[:20], graph.split.test[20:40])):
+        labels[ids], roles[ids] = -1, role
+    plain = choose_gamma(truth.inverse_labels, K, adj, graph.labels, graph.split, task)
+    more = choose_gamma(truth.inverse_labels, K, adj, labels, Split(roles), task)
+    assert [(c.error, c.doubt) for c in plain] == [(c.error, c.doubt) for c in more]
