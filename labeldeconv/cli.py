@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 # Before torch loads: threads that spin while waiting cost a shared machine up to 70 times (measured).
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
@@ -46,6 +46,8 @@ app = typer.Typer(
 )
 app.add_typer(analyze, name="analyze")
 
+Hops = Annotated[str | None, typer.Option(help="N of the inverse labels, or auto.")]
+Alpha = Annotated[str | None, typer.Option(help="Share of the inverse labels in the target, or auto.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Print the settings and the estimated cost, and stop.")]
 
 
@@ -56,8 +58,8 @@ def fit(
     encoder: Encoder = None,
     gnn: Annotated[str | None, typer.Option(help="A GNN of `labeldeconv list`, or package.module:Name.")] = None,
     seed: Annotated[int | None, typer.Option(help="Seed of everything random.")] = None,
-    hops: Annotated[str | None, typer.Option(help="N of the inverse labels, or auto.")] = None,
-    alpha: Annotated[str | None, typer.Option(help="Share of the inverse labels in the target, or auto.")] = None,
+    hops: Hops = None,
+    alpha: Alpha = None,
     max_nodes: MaxNodes = None,
     out: Out = None,
     log: LogTo = None,
@@ -96,10 +98,12 @@ def fit(
 @app.command()
 def compare(
     data: Data,
-    methods: Annotated[str, typer.Option(help="Comma-separated methods, or all.")] = "pne,fne,wo-ld,ld",
+    methods: Annotated[str, typer.Option(help="Comma-separated, or all that can run here.")] = "pne,fne,wo-ld,ld",
     gnns: Annotated[str | None, typer.Option(help="Comma-separated GNNs.")] = None,
     seeds: Annotated[int, typer.Option(min=1, help="Number of seeds, from 0.")] = 1,
     encoder: Encoder = None,
+    hops: Hops = None,
+    alpha: Alpha = None,
     max_nodes: MaxNodes = None,
     out: Out = None,
     log: LogTo = None,
@@ -109,7 +113,8 @@ def compare(
     as_json: AsJson = False,
 ) -> None:
     """Run several methods, GNNs and seeds; stages are shared, finished ones are not run again."""
-    settings = _settings(config, sets, data=_part(data, max_nodes), encoder__name=encoder, log=log)
+    chosen = [*(sets or []), *_label_settings(hops, alpha)]
+    settings = _settings(config, chosen, data=_part(data, max_nodes), encoder__name=encoder, log=log)
     if dry_run:
         return _dry_run(settings, as_json)
     from labeldeconv.comparison import compare as run_compare
@@ -130,12 +135,13 @@ def sweep(
     encoder: Encoder = None,
     max_nodes: MaxNodes = None,
     out: Out = None,
+    log: LogTo = None,
     config: ConfigFile = None,
     sets: Sets = None,
     as_json: AsJson = False,
 ) -> None:
     """Vary settings, all combinations, and tabulate; stages are shared as in compare."""
-    settings = _settings(config, sets, data=_part(data, max_nodes), encoder__name=encoder)
+    settings = _settings(config, sets, data=_part(data, max_nodes), encoder__name=encoder, log=log)
     from labeldeconv.comparison import compare as run_compare
 
     grid = dict(parse_vary(text) for text in vary)
@@ -263,10 +269,8 @@ def _names(text: str) -> list[str]:
     return [name.strip() for name in text.split(",") if name.strip()]
 
 
-def _methods(text: str) -> list[str]:
-    from labeldeconv.names import METHODS
-
-    return [*METHODS] if text == "all" else _names(text)
+def _methods(text: str) -> list[str] | Literal["all"]:
+    return "all" if text == "all" else _names(text)
 
 
 def _dry_run(settings: Config, as_json: bool) -> None:

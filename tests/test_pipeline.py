@@ -13,7 +13,7 @@ import pytest
 from safetensors.numpy import load_file
 from transformers import AutoModel
 
-from labeldeconv import AttributedGraph, compare, fit, load_config, open_data
+from labeldeconv import AttributedGraph, compare, comparison, fit, load_config, open_data
 from labeldeconv.errors import ConfigError, DataError
 from labeldeconv.gather import dequantize
 from labeldeconv.record import Cache
@@ -134,6 +134,31 @@ def test_compare_table(tmp_path):
     assert (tmp_path / "cmp" / "table.md").read_text().count("\n| ") == 6
     assert (tmp_path / "cmp" / "table.csv").read_text().startswith("method,gnn,val_mean")
     assert (tmp_path / "cmp" / "ld-sagn-1" / "result.json").exists()
+
+
+def test_compare_tells_before_it_runs_what_cannot_run(tmp_path):
+    config = load_config(None, {"data": "planted:60", "encoder.name": "tiny"})
+    for methods, gnn, message in (
+        (["pne", "given"], "gcn", "method 'given': graph .* has no features of its own"),
+        (["pne", "joint-sage"], "sagn", "SAGN cannot be run layer by layer"),
+    ):
+        with pytest.raises((DataError, ConfigError), match=message):
+            compare(config, methods, [gnn], seeds=1, out=tmp_path / "cmp")
+    assert not (tmp_path / "cmp").exists()
+
+
+def test_compare_all_leaves_out_what_cannot_run(tmp_path, monkeypatch):
+    said: list[str] = []
+    monkeypatch.setattr(comparison, "say", said.append)
+    quick = {"encoder.name": "tiny", "train.epochs": 1, "gnn.epochs": 2, "joint.epochs": 1, "giant.coarsest": 2}
+    config = load_config(None, {"data": "planted:60", **quick})
+    result = compare(config, "all", ["gcn", "sagn"], seeds=1, out=tmp_path / "cmp")
+    methods = {gnn: {r.method for r in result.rows if r.gnn == gnn} for gnn in ("gcn", "sagn")}
+    separate = {"pne", "fne", "wo-ld", "ld", "glem", "giant"}
+    assert methods["sagn"] == separate
+    assert separate | {"joint-sage"} <= methods["gcn"] <= separate | {"joint-sage", "joint-gas"}
+    assert any("given with gcn: method 'given': graph" in line for line in said)
+    assert any("joint-sage with sagn: joint training: SAGN cannot" in line for line in said)
 
 
 def command(cache, out, *more):

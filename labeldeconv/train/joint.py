@@ -43,6 +43,14 @@ class JointRun:
     seconds: float
 
 
+def layers(gnn: GNN) -> list[Step]:
+    """The convolutions of a GNN, first to last; samplers need them one by one."""
+    steps = gnn.steps()
+    if steps is None:
+        raise ConfigError(f"joint training: {type(gnn).__name__} cannot be run layer by layer; try gcn, gat")
+    return list(steps)
+
+
 class JointModel(nn.Module):
     """Encoder and GNN as one model over token rows."""
 
@@ -54,10 +62,7 @@ class JointModel(nn.Module):
     @property
     def steps(self) -> list[Step]:
         """The convolutions of the GNN, first to last."""
-        steps = self.gnn.steps()
-        if steps is None:
-            raise ConfigError(f"joint training: {type(self.gnn).__name__} cannot be run layer by layer; try gcn, gat")
-        return list(steps)
+        return layers(self.gnn)
 
     def encode(self, store: TokenStore, nodes: np.ndarray, device: torch.device) -> Tensor:
         """Features (m, d) of the nodes, with gradients."""

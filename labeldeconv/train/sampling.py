@@ -7,6 +7,7 @@ by a larger weight, so that a sampled row is an unbiased estimate of the full on
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -68,12 +69,18 @@ def induced(adj: Adjacency, nodes: np.ndarray) -> Adjacency:
     return _part(adj, nodes, nodes, indptr, columns[order], borrowed[order])
 
 
-def partition(adj: Adjacency, parts: int) -> list[np.ndarray]:
-    """Node ids of `parts` clusters with few edges between them (METIS)."""
+def metis() -> Any:
+    """The module pymetis of the extra 'metis'."""
     try:
         import pymetis
     except ImportError:
         raise MissingExtra("cluster batches", "metis") from None
+    return pymetis
+
+
+def partition(adj: Adjacency, parts: int) -> list[np.ndarray]:
+    """Node ids of `parts` clusters with few edges between them (METIS)."""
+    pymetis = metis()
     rows = np.repeat(np.arange(adj.num_nodes, dtype=adj.indices.dtype), np.diff(adj.indptr))
     if not adj.symmetric:
         adj = Adjacency.from_edges(np.stack([adj.indices, rows]), adj.num_nodes, AdjacencyConfig())
