@@ -1,6 +1,7 @@
 """Tests are offline, single-threaded per worker, and keep their cache to themselves."""
 
 import os
+from pathlib import Path
 
 os.environ["HF_HUB_OFFLINE"] = "1"
 os.environ["OMP_WAIT_POLICY"] = "PASSIVE"
@@ -12,6 +13,9 @@ import numpy as np
 import pytest
 import torch
 
+from labeldeconv.config import EncoderConfig
+from labeldeconv.encoders.text import load_text_encoder
+from labeldeconv.encoders.tokens import TokenStore, write_tokens
 from labeldeconv.graph import AttributedGraph, Split, Texts
 
 torch.set_num_threads(1)
@@ -38,6 +42,14 @@ def small_graph() -> AttributedGraph:
 def random_edges(n: int, e: int, seed: int = 0) -> np.ndarray:
     """(2, e) random edges, duplicates and self-loops included."""
     return np.random.default_rng(seed).integers(0, n, (2, e))
+
+
+def letter_store(n: int, folder: Path) -> TokenStore:
+    """Tokens of n short texts, one letter of three repeated, for the tiny encoder; written to a new folder."""
+    encoder = load_text_encoder(EncoderConfig(name="tiny"))
+    folder.mkdir()
+    write_tokens(encoder, Texts.from_strings("abc"[i % 3] * (3 + i % 5) for i in range(n)), 32, folder)
+    return TokenStore.open(folder, encoder.pad_id)
 
 
 @pytest.fixture(scope="session")

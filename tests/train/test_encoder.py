@@ -5,16 +5,15 @@ import json
 import numpy as np
 import pytest
 import torch
+from conftest import letter_store
 
 from labeldeconv.config import EncoderConfig, TrainConfig
 from labeldeconv.encoders import vocabulary
 from labeldeconv.encoders.text import load_text_encoder
-from labeldeconv.encoders.tokens import TokenStore, write_tokens
 from labeldeconv.gnns.base import Psi
 from labeldeconv.gnns.gcn import GCN
 from labeldeconv.labels.inverse import InverseLabels
 from labeldeconv.task import Task
-from labeldeconv.texts import Texts
 from labeldeconv.train.encoder import LOG, train_encoder
 from labeldeconv.train.objective import Objective
 
@@ -24,10 +23,7 @@ TASK = Task("multiclass", c)
 
 @pytest.fixture
 def store(tmp_path):
-    encoder = load_text_encoder(EncoderConfig(name="tiny"))
-    (tmp_path / "tokens").mkdir()
-    write_tokens(encoder, Texts.from_strings("abc"[i % c] * (3 + i % 5) for i in range(n)), 32, tmp_path / "tokens")
-    return TokenStore.open(tmp_path / "tokens", encoder.pad_id)
+    return letter_store(n, tmp_path / "tokens")
 
 
 def objective():

@@ -3,15 +3,13 @@
 import numpy as np
 import pytest
 import torch
-from conftest import random_edges
+from conftest import letter_store, random_edges
 
 from labeldeconv.adjacency import Adjacency
 from labeldeconv.config import AdjacencyConfig, EncoderConfig, JointConfig, TrainConfig
 from labeldeconv.encoders.text import load_text_encoder
-from labeldeconv.encoders.tokens import TokenStore, write_tokens
 from labeldeconv.gnns.gcn import GCN
 from labeldeconv.task import Task
-from labeldeconv.texts import Texts
 from labeldeconv.train.joint import GasSampler, JointModel, SageSampler, train_joint
 
 n, c = 60, 3
@@ -28,10 +26,7 @@ def adj():
 
 @pytest.fixture
 def store(tmp_path):
-    encoder = load_text_encoder(EncoderConfig(name="tiny"))
-    (tmp_path / "tokens").mkdir()
-    write_tokens(encoder, Texts.from_strings("abc"[i % c] * (3 + i % 5) for i in range(n)), 32, tmp_path / "tokens")
-    return TokenStore.open(tmp_path / "tokens", encoder.pad_id)
+    return letter_store(n, tmp_path / "tokens")
 
 
 @pytest.fixture
