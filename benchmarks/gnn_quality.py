@@ -153,7 +153,7 @@ def measure(data: str, gnns: list[str], seeds: int) -> list[dict]:
     cache = Cache()
     base = load_config(None, {"data": data, **{f"gnn.{k}": v for k, v in COMMON.items()}})
     graph = open_data(data, 0, cache).graph
-    x = stages.load_features(stages.encode(make_job(base, graph, cache)))
+    x = stages.encode(make_job(base, graph, cache)).array("features")
     rows = []
     for name in ["mlp", *gnns]:
         own, plain = [], []

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import tomli_w
 from pydantic import BaseModel, ConfigDict, Field
@@ -18,6 +18,10 @@ class Settings(BaseModel):
     """Base of all settings: frozen, strict about names and types."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
+
+    def key(self, only: tuple[str, ...] | None = None, without: tuple[str, ...] = ()) -> dict[str, Any]:
+        """The settings as they go into the key of a stage: all but those that cannot change the result."""
+        return self.model_dump(include=set(only) if only else None, exclude={"checkpoint_minutes", *without})
 
 
 class AdjacencyConfig(Settings):

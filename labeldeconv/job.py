@@ -89,10 +89,14 @@ class Job:
     def stage(
         self, label: str, name: str, parts: Mapping[str, Any], build: Callable[[Path], Mapping[str, Any] | None]
     ) -> Stage:
-        """Run or recall a stage and remember it under `label`; rows of a recalled one are logged again."""
+        """Run or recall a stage and remember it under `label`; rows of a recalled one are logged again.
+
+        A stage that this run has used before keeps the label it had, so that it counts once.
+        """
         stage = self.cache.stage(name, parts, build)
-        if label in self.used and self.used[label].key == stage.key:
-            return self.used[label]  # which knows whether this run computed it
+        for known in self.used.values():
+            if known.key == stage.key:
+                return known  # which knows whether this run computed it
         if stage.cached:
             self.watch(label).replay_stage(stage.path)
         told = " when computed, now from the cache" if stage.cached else ""

@@ -35,6 +35,10 @@ class Stage:
     cached: bool
     info: dict[str, Any]
 
+    def array(self, name: str) -> np.ndarray:
+        """NAME.npy of the stage, memory-mapped."""
+        return np.load(self.path / f"{name}.npy", mmap_mode="r")
+
 
 class Cache:
     """Finished stages by content key under one folder (LABELDECONV_CACHE, or the user's cache folder)."""

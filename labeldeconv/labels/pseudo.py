@@ -16,7 +16,7 @@ def pseudo_labels(
     softmax(logits / temperature), or sigmoid for multi-label; entries missing on train nodes are predicted too. Labels
     of validation and test nodes are never read.
     """
-    Y = task.probabilities(torch.from_numpy(np.asarray(logits, dtype=np.float32)), temperature).numpy()
+    Y = task.probabilities(torch.from_numpy(np.array(logits, dtype=np.float32)), temperature).numpy()
     true = task.targets(np.asarray(labels[train]))
     Y[train] = np.where(np.isnan(true), Y[train], true)
     return Y

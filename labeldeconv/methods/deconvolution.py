@@ -58,7 +58,7 @@ def algorithm_1(job: Job, X: Stage | None, alpha: float, suffix: str = "") -> St
     everyone = labels.nodes == "all"
     trained = stages.train(
         job,
-        targets=lambda: InverseLabels(np.load(K.path / "hop_labels.npy", mmap_mode="r"), alpha, job.task, gamma),
+        targets=lambda: InverseLabels(K.array("hop_labels"), alpha, job.task, gamma),
         nodes=np.arange(graph.num_nodes) if everyone else graph.split.train,
         target_key={"hops": K.key, "alpha": alpha, "gamma": {"kept": gamma} if gamma else None}
         | ({} if everyone else {"nodes": "train"}),

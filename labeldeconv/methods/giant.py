@@ -40,7 +40,7 @@ def predict_neighborhoods(job: Job) -> Stage:
         clusters = 2 ** (level + 1)
 
         def targets(level: int = level) -> NeighborClusters:
-            return NeighborClusters(adj, np.load(tree.path / "tree.npy", mmap_mode="r")[level])
+            return NeighborClusters(adj, tree.array("tree")[level])
 
         trained = stages.train(
             job,

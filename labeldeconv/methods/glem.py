@@ -43,7 +43,7 @@ def _e_step(job: Job, teacher: Stage, start: Stage | None, number: int) -> Stage
     nodes = np.concatenate([job.graph.split.train, chosen])
     return stages.train(
         job,
-        targets=lambda: InverseLabels(stages.load_pseudo_labels(Y)[:, None], alpha=0.0, task=job.task),
+        targets=lambda: InverseLabels(Y.array("pseudo_labels")[:, None], alpha=0.0, task=job.task),
         nodes=np.sort(nodes),
         target_key={"pseudo": Y.key, "ratio": config.encoder_ratio, "confident": config.confident},
         label=f"train {number}",
@@ -68,7 +68,7 @@ def choose(job: Job, Y: Stage, ratio: float) -> np.ndarray:
     """Evaluation nodes (m,) to be taught by pseudo labels: the most confident share, then a seeded sample."""
     split = job.graph.split
     others = np.flatnonzero(split.roles > 0)
-    labels = stages.load_pseudo_labels(Y)[others]
+    labels = Y.array("pseudo_labels")[others]
     sure = labels.max(1) if job.task.kind == "multiclass" else np.abs(labels - 0.5).mean(1)
     kept = others[np.argsort(-sure, kind="stable")[: round(job.config.glem.confident * len(others))]]
     count = min(len(kept), round(ratio * len(split.train)))

@@ -49,10 +49,10 @@ def _train(job: Job, kind: Literal["gas", "sage"]) -> Stage:
         "pooling": config.encoder.pooling,
         "lora": config.encoder.lora_rank,
         "graph": graph.fingerprint("edges", "labels", "split"),
-        "gnn": stages.settings_key(config.gnn, ("name", "layers", "hidden", "dropout", "adjacency")),
+        "gnn": config.gnn.key(("name", "layers", "hidden", "dropout", "adjacency")),
         "options": job.gnn_options,
-        "joint": stages.settings_key(config.joint),
-        "train": stages.settings_key(config.train),
+        "joint": config.joint.key(),
+        "train": config.train.key(),
         "precision": job.precision,
         "seed": seed,
     }
@@ -64,7 +64,7 @@ def _train(job: Job, kind: Literal["gas", "sage"]) -> Stage:
         adj = Adjacency.from_edges(graph.edges, graph.num_nodes, config.gnn.adjacency)
         sampler: GasSampler | SageSampler = SageSampler(adj, graph.split.train, config.joint)
         if first:
-            sampler = GasSampler(adj, graph.split.train, config.joint, stages.load_features(first))
+            sampler = GasSampler(adj, graph.split.train, config.joint, first.array("features"))
         store = TokenStore.open(store_stage.path, encoder.pad_id)
         labels, task = graph.labels, job.task
         args = labels, task, config.joint, config.train, seed, folder, job.watch("train")
@@ -85,7 +85,7 @@ def evaluate(job: Job, trained: Stage, X: Stage) -> Stage:
     graph, config = job.graph, job.config.gnn
 
     def build(folder: Path) -> Mapping[str, Any]:
-        x = stages.load_features(X)
+        x = X.array("features")
         model = job.build_gnn(x.shape[1]).to(job.device)
         model.load_state_dict(load_file(trained.path / "psi.safetensors"))
         adj = Adjacency.from_edges(graph.edges, graph.num_nodes, config.adjacency)

@@ -95,7 +95,7 @@ def test_glem_without_evaluation_nodes_to_label(graph, tmp_path):
 
 
 def chosen(monkeypatch, *gamma):
-    monkeypatch.setattr(stages, "choose_gamma", lambda *_: [Candidate(np.array(gamma), 1.0, 0.0, 0.0, 0.0)])
+    monkeypatch.setattr(stages.labels, "choose_gamma", lambda *_: [Candidate(np.array(gamma), 1.0, 0.0, 0.0, 0.0)])
 
 
 def test_gamma_auto_keeps_the_chosen_gamma(graph, tmp_path, monkeypatch):
@@ -131,7 +131,7 @@ def test_ld_on_train_nodes_alone_never_trains_on_others(tmp_path):
 def test_head_of_rare_clusters_starts_at_their_frequency():
     rare = np.zeros((400, 1, 50), np.float32)
     rare[np.arange(400), 0, np.arange(400) % 5] = 1.0  # 5 clusters with a fifth of the nodes, 45 empty ones
-    head = stages._linear_head(8, InverseLabels(rare, alpha=0.0, task=Task("multilabel", 50)), np.arange(400))
+    head = stages.training._linear_head(8, InverseLabels(rare, alpha=0.0, task=Task("multilabel", 50)), np.arange(400))
     start = head.bias.sigmoid().detach().numpy()
     np.testing.assert_allclose(start[:5], 0.2, atol=0.01)
     assert (start[5:] < 0.01).all()
