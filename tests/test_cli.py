@@ -53,6 +53,19 @@ def test_compare_json(tmp_path):
     assert out["rows"][0]["seconds"] > 0
 
 
+@pytest.mark.parametrize(("option", "value", "settings"), [
+    ("--alpha", "auto", {"gamma": "auto", "alpha": 1.0}),
+    ("--hops", "auto", {"gamma": "auto"}),
+    ("--alpha", "0.5", {"gamma": "learned", "alpha": 0.5}),
+    ("--hops", "3", {"gamma": "learned", "hops": 3}),
+])  # fmt: skip
+def test_compare_takes_alpha_and_hops(tmp_path, option, value, settings):
+    args = ("--methods", "ld", "--out", str(tmp_path / "r"), option, value)
+    invoke("compare", "planted:60", *args, *QUICK)
+    labels = json.loads((tmp_path / "r" / "ld-gcn-0" / "result.json").read_text())["settings"]["labels"]
+    assert {name: labels[name] for name in settings} == settings
+
+
 @pytest.mark.parametrize("data", ["planted:200", "planted-multilabel:200", "planted-protein:200"])
 def test_inspect_json(data):
     out = json.loads(invoke("inspect", data, "--encoder", "tiny", "--json"))
