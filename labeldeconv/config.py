@@ -85,7 +85,7 @@ class TrainConfig(Settings):
     epochs: Count = 3
     """Passes over the training nodes of the method."""
     lr: NonNegative = 5e-5
-    """Peak learning rate of the encoder, beta; 0 leaves it as it is (joint training on fixed features)."""
+    """Peak learning rate of the encoder, beta; 0, in joint training, leaves it as it is: fixed features."""
     psi_lr: Positive = 1e-3
     """Peak learning rate of psi, theta."""
     gamma_lr: NonNegative = 1e-3

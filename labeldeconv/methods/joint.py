@@ -41,7 +41,8 @@ def _train(job: Job, kind: Literal["gas", "sage"]) -> Stage:
     """The joint phase; the GNN's weights go to psi.safetensors, beside the encoder."""
     config, seed, graph = job.config, job.config.seed, job.graph
     store_stage = stages.tokens(job)
-    first = stages.encode(job) if kind == "gas" else None  # what the histories start from
+    fixed = config.train.lr == 0
+    first = stages.encode(job) if kind == "gas" or fixed else None  # what histories start from, or all there is
     parts = {
         "kind": kind,
         "tokens": store_stage.key,
@@ -60,11 +61,12 @@ def _train(job: Job, kind: Literal["gas", "sage"]) -> Stage:
     def build(folder: Path) -> Mapping[str, Any]:
         torch.manual_seed(seed)
         encoder = job.first_encoder()
-        model = JointModel(encoder, job.build_gnn(encoder.dim)).to(job.device)
+        features = first.array("features") if first else None
+        model = JointModel(encoder, job.build_gnn(encoder.dim), features if fixed else None).to(job.device)
         adj = Adjacency.from_edges(graph.edges, graph.num_nodes, config.gnn.adjacency)
         sampler: GasSampler | SageSampler = SageSampler(adj, graph.split.train, config.joint)
-        if first:
-            sampler = GasSampler(adj, graph.split.train, config.joint, first.array("features"))
+        if kind == "gas" and features is not None:
+            sampler = GasSampler(adj, graph.split.train, config.joint, features)
         store = TokenStore.open(store_stage.path, encoder.pad_id)
         labels, task = graph.labels, job.task
         args = labels, task, config.joint, config.train, seed, folder, job.watch("train")

@@ -52,12 +52,15 @@ def layers(gnn: GNN) -> list[Step]:
 
 
 class JointModel(nn.Module):
-    """Encoder and GNN as one model over token rows."""
+    """Encoder and GNN as one model over token rows; `features` (n, d), if given, stand for an encoder that is fixed."""
 
-    def __init__(self, encoder: Encoder, gnn: GNN) -> None:
+    def __init__(self, encoder: Encoder, gnn: GNN, features: np.ndarray | None = None) -> None:
         super().__init__()
         self.encoder = encoder
         self.gnn = gnn
+        self.features = features
+        if features is not None:
+            encoder.requires_grad_(False)
 
     @property
     def steps(self) -> list[Step]:
@@ -65,7 +68,9 @@ class JointModel(nn.Module):
         return layers(self.gnn)
 
     def encode(self, store: TokenStore, nodes: np.ndarray, device: torch.device) -> Tensor:
-        """Features (m, d) of the nodes, with gradients."""
+        """Features (m, d) of the nodes, with gradients unless they are fixed."""
+        if self.features is not None:
+            return torch.from_numpy(self.features[nodes].astype(np.float32)).to(device)
         input_ids, mask = (t.to(device) for t in store.batch(nodes))
         return self.encoder(input_ids, mask).float()
 
@@ -183,8 +188,6 @@ def train_joint(
     device = next(model.parameters()).device
     dtype = autocast_type(rates.precision, device)
     torch.manual_seed(seed)
-    if rates.lr == 0:
-        model.encoder.requires_grad_(False)
     groups = parameter_groups(model.encoder.parameters(), rates.lr, rates.weight_decay)
     groups += parameter_groups(model.gnn.parameters(), rates.psi_lr, rates.weight_decay)
     optimizer = torch.optim.AdamW(groups, fused=True)
@@ -194,7 +197,6 @@ def train_joint(
         state = restored[0]
         sampler.histories.update({int(k): v for k, v in restored[1].items()})
     model.train()
-    model.encoder.train(rates.lr > 0)
     label, done = watch.label, state["epoch"]
     with (
         open_log(folder / "steps.jsonl", state["step"], watch) as log,
@@ -230,4 +232,5 @@ def train_joint(
     model.eval()
     steps = max(state["step"], 1)
     sizes = state["targets"] / steps, state["nodes"] / steps
-    return JointRun(state["step"], state["loss"], *sizes, state["nodes"], checkpoint.seconds)
+    encoded = state["nodes"] if model.features is None else 0
+    return JointRun(state["step"], state["loss"], *sizes, encoded, checkpoint.seconds)

@@ -81,6 +81,14 @@ def test_joint_training_trains_the_encoder_and_reports_sizes(graph, tmp_path, me
     np.testing.assert_array_equal(result.logits, again.logits)
 
 
+def test_joint_training_at_rate_zero_keeps_the_features(graph, tmp_path):
+    quick = {**QUICK, "joint__epochs": 2, "joint__batch_nodes": 16}
+    joint = fit(graph, method="joint-sage", train__lr=0.0, out=tmp_path / "j", **quick)
+    pne = fit(graph, method="pne", out=tmp_path / "p", **quick)
+    np.testing.assert_array_equal(joint.features, pne.features)
+    assert joint.encoder_nodes_by_stage["train"] == 0
+
+
 def test_joint_training_names_gnns_it_cannot_run(graph, tmp_path):
     with pytest.raises(ConfigError, match="SAGN cannot be run layer by layer"):
         fit(graph, method="joint-sage", gnn="sagn", out=tmp_path / "r", **QUICK)

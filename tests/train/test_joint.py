@@ -104,11 +104,15 @@ def test_batches_without_train_nodes_change_no_weight(model, store, adj, tmp_pat
 
 
 @pytest.mark.parametrize("kind", ["sage", "gas"])
-def test_rate_zero_trains_the_gnn_on_a_fixed_encoder(model, store, adj, tmp_path, kind):
+def test_fixed_features_train_the_gnn_alone(model, store, adj, tmp_path, kind):
     config = JointConfig(epochs=2, batch_nodes=16)
     sampler = gas(adj, epochs=2, batch_nodes=16) if kind == "gas" else SageSampler(adj, TRAIN, config)
-    before = {k: v.clone() for k, v in model.state_dict().items()}
-    train_joint(model, sampler, store, LABELS, Task("multiclass", c), config, TrainConfig(lr=0.0), 0, tmp_path)
-    changed = {k for k, v in model.state_dict().items() if not torch.equal(v, before[k])}
+    fixed = JointModel(model.encoder, model.gnn, model.encode(store, np.arange(n), CPU).detach().numpy())
+    torch.testing.assert_close(whole(fixed.eval(), store, adj), whole(model, store, adj))
+    before = {k: v.clone() for k, v in fixed.state_dict().items()}
+    run = train_joint(fixed, sampler, store, LABELS, Task("multiclass", c), config, TrainConfig(), 0, tmp_path)
+    changed = {k for k, v in fixed.state_dict().items() if not torch.equal(v, before[k])}
     assert changed
     assert not any(name.startswith("encoder.") for name in changed)
+    assert run.encoder_nodes == 0
+    assert run.subgraph >= run.batch
