@@ -27,7 +27,7 @@ def make_norm(kind: str, width: int) -> nn.Module:
     """The normalisation of a GNN layer by its name."""
     if kind not in get_args(NormName):
         raise ConfigError(f"norm '{kind}': unknown; {nearest(kind, get_args(NormName))}")
-    return {"batch": nn.BatchNorm1d, "layer": nn.LayerNorm, "none": nn.Identity}[kind](width)
+    return {"batch": SmallBatchNorm, "layer": nn.LayerNorm, "none": nn.Identity}[kind](width)
 
 
 def mlp_norm(kind: str) -> dict[str, Any]:

@@ -90,6 +90,16 @@ def test_batches_of_gas_join_parts_and_cover_all_nodes(adj):
     assert {frozenset(b) for b in first} != {frozenset(b) for b in second}  # other parts meet in the next epoch
 
 
+def test_a_batch_may_hold_a_single_node(model, store, adj, tmp_path):
+    """METIS makes parts of one node, and BatchNorm has no variance there."""
+    for sampler in (gas(adj, batch_nodes=1, part_nodes=1), SageSampler(adj, TRAIN, JointConfig(batch_nodes=1))):
+        folder = tmp_path / type(sampler).__name__
+        folder.mkdir()
+        config = sampler.config.model_copy(update={"epochs": 1})
+        run = train_joint(model, sampler, store, LABELS, Task("multiclass", c), config, TrainConfig(), 0, folder)
+        assert np.isfinite(run.loss)
+
+
 def test_batches_without_train_nodes_change_no_weight(model, store, adj, tmp_path):
     sampler = gas(adj, batch_nodes=20, part_nodes=5)
     sampler.wanted[:] = False
