@@ -18,6 +18,7 @@ from typing import Any, Literal
 from labeldeconv.config import Config
 from labeldeconv.errors import ConfigError, DataError, MissingExtra
 from labeldeconv.evaluate import Spread, paired_p
+from labeldeconv.gnns.base import GNN
 from labeldeconv.graph import AttributedGraph
 from labeldeconv.methods.given import own_features
 from labeldeconv.names import METHODS, gnn_builder, method_named, open_data
@@ -140,8 +141,10 @@ def compare(
     graph = graph or open_data(config.data, config.data_seed, cache).graph
     cells = []
     for cell, varied in _cells(config, [*METHODS] if methods == "all" else methods, gnns, vary or {}):
+        method_named(cell.method)
+        gnn = gnn_builder(cell.gnn, graph.num_classes)(1)
         try:
-            _check(cell, graph)
+            _check(cell.method, gnn, graph)
             cells.append((cell, varied))
         except (DataError, ConfigError, MissingExtra) as obstacle:
             if methods != "all":
@@ -163,15 +166,13 @@ def compare(
     return comparison
 
 
-def _check(cell: Config, graph: AttributedGraph) -> None:
-    """Raise what the cell would raise after hours."""
-    method_named(cell.method)
-    gnn = gnn_builder(cell.gnn, graph.num_classes)
-    if cell.method == "given":
+def _check(method: str, gnn: GNN, graph: AttributedGraph) -> None:
+    """Raise what a cell would raise after hours."""
+    if method == "given":
         own_features(graph)
-    if cell.method.startswith("joint"):
-        layers(gnn(1))
-    if cell.method == "joint-gas":
+    if method.startswith("joint"):
+        layers(gnn)
+    if method == "joint-gas":
         metis()
 
 

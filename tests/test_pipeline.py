@@ -141,6 +141,7 @@ def test_compare_tells_before_it_runs_what_cannot_run(tmp_path):
     for methods, gnn, message in (
         (["pne", "given"], "gcn", "method 'given': graph .* has no features of its own"),
         (["pne", "joint-sage"], "sagn", "SAGN cannot be run layer by layer"),
+        ("all", "revgat", "RevGAT: layers of at least 2 expected, got 1"),  # planted asks for one convolution
     ):
         with pytest.raises((DataError, ConfigError), match=message):
             compare(config, methods, [gnn], seeds=1, out=tmp_path / "cmp")
