@@ -19,10 +19,12 @@ from labeldeconv.config import Config
 from labeldeconv.errors import DataError, LabelDeconvError
 from labeldeconv.settings import parse_vary
 from labeldeconv.terminal import (
+    Alpha,
     AsJson,
     ConfigFile,
     Data,
     Encoder,
+    Hops,
     LogTo,
     MaxNodes,
     Out,
@@ -30,6 +32,7 @@ from labeldeconv.terminal import (
     comparison_table,
     console,
 )
+from labeldeconv.terminal import label_settings as _label_settings
 from labeldeconv.terminal import part_of as _part
 from labeldeconv.terminal import print_json as _print_json
 from labeldeconv.terminal import print_tree as _print_tree
@@ -46,8 +49,6 @@ app = typer.Typer(
 )
 app.add_typer(analyze, name="analyze")
 
-Hops = Annotated[str | None, typer.Option(help="N of the inverse labels, or auto.")]
-Alpha = Annotated[str | None, typer.Option(help="Share of the inverse labels in the target, or auto.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Print the settings and the estimated cost, and stop.")]
 
 
@@ -256,13 +257,6 @@ def _print_profile(times: dict[str, list[dict[str, Any]]]) -> None:
 def _print_comparison(result: Comparison) -> None:
     console.print(comparison_table(result))
     console.print(f"run directory: {result.run}", soft_wrap=True)
-
-
-def _label_settings(hops: str | None, alpha: str | None) -> list[str]:
-    """--hops and --alpha as settings; 'auto' for either lets gamma, which covers both, be chosen."""
-    sets = ["labels.gamma=auto"] if "auto" in (hops, alpha) else []
-    given = {"labels.hops": hops, "labels.alpha": alpha}
-    return sets + [f"{name}={value}" for name, value in given.items() if value not in (None, "auto")]
 
 
 def _names(text: str) -> list[str]:

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from labeldeconv.config import Config
-from labeldeconv.errors import ConfigError, DataError, MissingExtra
+from labeldeconv.errors import LabelDeconvError
 from labeldeconv.evaluate import Spread, paired_p
 from labeldeconv.gnns.base import GNN
 from labeldeconv.graph import AttributedGraph
@@ -146,7 +146,7 @@ def compare(
         try:
             _check(cell.method, gnn, graph)
             cells.append((cell, varied))
-        except (DataError, ConfigError, MissingExtra) as obstacle:
+        except LabelDeconvError as obstacle:
             if methods != "all":
                 raise
             say(f"[yellow]left out[/] {cell.method} with {cell.gnn.name}: {obstacle}")

@@ -69,6 +69,11 @@ class Job:
         hops = self.config.labels.hops
         return self.build_gnn(1).hops if hops is None else hops
 
+    @property
+    def all_labelled(self) -> bool:
+        """Whether every node is a train node, as the inductive setting shows them: no pseudo labels are needed."""
+        return bool((self.graph.split.roles == 0).all())
+
     def first_encoder(self) -> Encoder:
         """The encoder that features and training start from: pre-trained, or adapted to the graph."""
         encoder = self.build_encoder()

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 console = Console()
 
 Data = Annotated[str, typer.Argument(help="A folder of tables, a saved graph, or a name from `labeldeconv list`.")]
+Hops = Annotated[str | None, typer.Option(help="N of the inverse labels, or auto.")]
+Alpha = Annotated[str | None, typer.Option(help="Share of the inverse labels in the target, or auto.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object on stdout and nothing else.")]
 ConfigFile = Annotated[Path | None, typer.Option("--config", help="Settings as TOML.")]
 Sets = Annotated[list[str] | None, typer.Option("--set", help="One setting, KEY=VALUE, such as train.epochs=2.")]
@@ -37,6 +39,13 @@ def settings_of(config: Path | None, sets: list[str] | None, **given: Any) -> Co
     overrides = dict(parse_set(s) for s in sets or [])
     overrides |= {name.replace("__", "."): value for name, value in given.items() if value is not None}
     return load_config(config, overrides)
+
+
+def label_settings(hops: str | None, alpha: str | None) -> list[str]:
+    """--hops and --alpha as settings; 'auto' for either lets gamma, which covers both, be chosen."""
+    sets = ["labels.gamma=auto"] if "auto" in (hops, alpha) else []
+    given = {"labels.hops": hops, "labels.alpha": alpha}
+    return sets + [f"{name}={value}" for name, value in given.items() if value not in (None, "auto")]
 
 
 def part_of(data: str, max_nodes: int | None) -> str:

@@ -70,6 +70,7 @@ def work(graph: AttributedGraph, config: Config, convolutions: int) -> tuple[flo
     n, train, epochs = graph.num_nodes, len(graph.split.train), config.train.epochs
     neighborhoods = config.giant.epochs * n * len(trained_levels(n, config.giant))
     method, rounds, joint = config.method, config.labels.rounds, config.joint
+    joint_fixed = config.train.lr == 0  # joint training then reads the features instead of encoding
     trained: float
     if method == "given":
         return 0, 0, 1
@@ -86,10 +87,11 @@ def work(graph: AttributedGraph, config: Config, convolutions: int) -> tuple[flo
         exports, gnns = rounds + 1, rounds + 1
     elif method == "joint-sage":  # every target draws a tree of neighbours
         drawn = joint.batch_nodes * sum(joint.fanout**k for k in range(convolutions + 1))
-        trained = joint.epochs * ceil(train / joint.batch_nodes) * min(n, drawn)
-        exports, gnns = 1, 0
+        trained = 0 if joint_fixed else joint.epochs * ceil(train / joint.batch_nodes) * min(n, drawn)
+        exports, gnns = 2 if joint_fixed else 1, 0
     elif method == "joint-gas":
-        trained, exports, gnns = joint.epochs * n * (1 + joint.max_neighbors / joint.batch_nodes), 2, 0
+        trained = 0 if joint_fixed else joint.epochs * n * (1 + joint.max_neighbors / joint.batch_nodes)
+        exports, gnns = 2, 0
     else:
         trained = rounds * epochs * (n if config.labels.nodes == "all" else train)
         exports, gnns = rounds + 1, rounds + 1

@@ -14,7 +14,7 @@ from labeldeconv.record import Stage
 def deconvolution(job: Job) -> Stage:
     """X_LD. With `labels.rounds` above 1, the pseudo labels of a round come from a GNN on the features of the last."""
     labels = job.config.labels
-    rounds = labels.rounds if (job.graph.split.roles != 0).any() else 1  # true labels do not change
+    rounds = 1 if job.all_labelled else labels.rounds  # true labels do not change
     X: Stage | None = None
     for number in range(1, rounds + 1):
         X = algorithm_1(job, X, labels.alpha, "" if number == rounds else f" {number}")

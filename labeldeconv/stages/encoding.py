@@ -28,7 +28,7 @@ def tokens(job: Job) -> Stage:
 
 
 def encode(job: Job) -> Stage:
-    """X_PNE: features of the pre-trained encoder."""
+    """X_PNE: features of the pre-trained encoder, or of the one adapted to the graph in its place."""
     return _export(job, "encode", None)
 
 

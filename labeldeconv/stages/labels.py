@@ -24,7 +24,7 @@ from labeldeconv.stages.gnns import first_gnn
 def pseudo(job: Job, X: Stage | None = None, suffix: str = "") -> Stage:
     """(Pseudo) labels Y (n, c): true on train nodes, softened predictions of the first GNN elsewhere."""
     label = f"pseudo{suffix}"
-    if (job.graph.split.roles != 0).any():
+    if not job.all_labelled:
         return soften(job, first_gnn(job, X, suffix), job.config.labels.temperature, label)
 
     def build(folder: Path) -> None:  # the inductive setting: every node is a train node, nothing is to be predicted

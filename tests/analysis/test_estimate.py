@@ -20,6 +20,18 @@ CASES = {
 }
 
 
+@pytest.mark.parametrize("method", ["joint-sage", "joint-gas"])
+def test_joint_training_on_fixed_features_encodes_only_what_it_exports(method, tmp_path):
+    if method == "joint-gas":
+        pytest.importorskip("pymetis", reason="needs the extra metis")
+    graph = planted(80, seed=0, num_features=6).graph
+    config = load_config(None, {**QUICK, "method": method, "train.lr": 0.0})
+    result = fit(graph, config=config, method=method, out=tmp_path / "r")
+    trained, exports, _ = work(graph, config, 2)
+    assert trained == result.encoder_nodes_by_stage["train"] == 0
+    assert exports * 80 == result.encoder_nodes
+
+
 @pytest.mark.parametrize("adapt", ["none", "giant"])
 @pytest.mark.parametrize("method", CASES)
 def test_work_is_what_a_run_counts(method, adapt, tmp_path):
