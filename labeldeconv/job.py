@@ -36,7 +36,7 @@ class Job:
 
     Args:
         build_encoder: makes the pre-trained encoder; `encoder_identity` is its content hash.
-        build_gnn: makes a GNN for features of the given size.
+        build_gnn: makes a GNN for features of the given size; `new_gnn` gives its outputs their start.
         gnn_options: all options of the GNN, defaults included, for keys.
         log: where metrics go besides the stages' own files.
         adapted: the encoder phase whose encoder takes the place of the pre-trained one (`encoder.adapt`).
@@ -73,6 +73,19 @@ class Job:
     def all_labelled(self) -> bool:
         """Whether every node is a train node, as the inductive setting shows them: no pseudo labels are needed."""
         return bool((self.graph.split.roles == 0).all())
+
+    def new_gnn(self, in_dim: int) -> GNN:
+        """A GNN for features of this width; for a multi-label task its outputs start at the labels' frequencies.
+
+        At even odds training first spends hundreds of steps on making rare labels rare (docs/gnns.md).
+        """
+        gnn = self.build_gnn(in_dim)
+        bias = gnn.output_bias
+        if bias is not None and self.task.kind == "multilabel" and self.config.gnn.output_bias == "frequency":
+            known = self.task.frequency(self.graph.labels[self.graph.split.train])
+            with torch.no_grad():
+                bias.copy_(torch.from_numpy(known).logit())
+        return gnn
 
     def first_encoder(self) -> Encoder:
         """The encoder that features and training start from: pre-trained, or adapted to the graph."""

@@ -48,6 +48,12 @@ class Task:
         out[~known] = np.nan
         return out
 
+    def frequency(self, labels: np.ndarray) -> np.ndarray:
+        """How often each label occurs among labels (n,) or (n, c) that are known: (c,), none 0 or 1."""
+        targets = self.targets(labels)
+        known = ~np.isnan(targets)
+        return ((targets.sum(0, where=known) + 0.5) / (known.sum(0) + 1)).astype(np.float32)
+
     def probabilities(self, logits: Tensor, temperature: float = 1.0) -> Tensor:
         """Logits (b, c) to probabilities (b, c): softmax or sigmoid of logits / temperature."""
         scaled = logits / temperature

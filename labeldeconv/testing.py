@@ -130,6 +130,19 @@ def check_steps(factory: Factory) -> None:
     torch.testing.assert_close(h, gnn(x, adj), atol=1e-5, rtol=1e-4, msg=lambda m: f"steps differ from forward: {m}")
 
 
+def check_output_bias(factory: Factory) -> None:
+    """Where there is an `output_bias`, it is a parameter (c,) that adds to psi."""
+    gnn = _make(factory).eval()
+    bias, x = gnn.output_bias, _features()
+    if bias is None:
+        return
+    assert bias.shape == (C,), f"output_bias: ({C},) expected, got {tuple(bias.shape)}"
+    with torch.no_grad():
+        before, shift = gnn.psi(x), torch.arange(C).float()
+        bias += shift
+        torch.testing.assert_close(gnn.psi(x), before + shift, msg=lambda m: f"output_bias does not add to psi: {m}")
+
+
 def logits(gnn: GNN, x: Tensor, edges: np.ndarray, label_inputs: Tensor | None = None) -> Tensor:
     """Logits (n, c) of any GNN from features (n, d) and edges (2, e), fed as it wants."""
     adj = _adjacency(edges, gnn)
@@ -177,4 +190,5 @@ GNN_CHECKS: list[Callable[[Factory], None]] = [
     check_determinism,
     check_bad_input,
     check_steps,
+    check_output_bias,
 ]

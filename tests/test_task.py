@@ -14,6 +14,12 @@ def test_targets_mark_missing_as_nan():
     np.testing.assert_array_equal(multi, [[1, np.nan], [0, 1]])
 
 
+def test_frequency_counts_known_labels_only():
+    labels = np.array([[1, -1], [0, -1], [0, 1]])
+    np.testing.assert_allclose(Task("multilabel", 2).frequency(labels), [1.5 / 4, 1.5 / 2])
+    np.testing.assert_allclose(Task("multiclass", 2).frequency(np.array([0, -1, 0])), [2.5 / 3, 0.5 / 3])
+
+
 def test_multilabel_loss_skips_missing_entries():
     logits = torch.randn(2, 3)
     targets = torch.tensor([[1.0, float("nan"), 0.0], [float("nan")] * 3])

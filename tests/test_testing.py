@@ -13,6 +13,7 @@ from labeldeconv.testing import (
     check_equivariance,
     check_gnn,
     check_gradients,
+    check_output_bias,
     check_shapes,
 )
 
@@ -62,6 +63,12 @@ class Wide(Sage):
         return super().psi(x).repeat(1, 2)
 
 
+class Elsewhere(Sage):
+    @property
+    def output_bias(self):
+        return nn.Parameter(torch.zeros(self.out_dim))
+
+
 class Careless(Sage):
     def check_input(self, x, kind):
         return
@@ -79,6 +86,7 @@ def test_own_gnn_passes():
         (Idle, check_gradients, "no gradient reaches unused"),
         (Random, check_determinism, "eval mode is random"),
         (Wide, check_shapes, r"psi: \(1, 4\) expected, got \(1, 8\)"),
+        (Elsewhere, check_output_bias, "output_bias does not add to psi"),
     ],
 )
 def test_broken_promises_are_named(gnn, check, message):

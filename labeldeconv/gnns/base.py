@@ -51,6 +51,11 @@ class GNN(nn.Module, ABC):
     def hops(self) -> int:
         """Number of convolutions: the default N of label deconvolution."""
 
+    @property
+    def output_bias(self) -> Tensor | None:
+        """Bias (c,) of the last linear map, so that outputs can start at the labels' frequencies; None: has none."""
+        return None
+
     @abstractmethod
     def psi(self, x: Tensor) -> Tensor:
         """Features (b, d) to logits (b, c) with the same weights and A replaced by I."""

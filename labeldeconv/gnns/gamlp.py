@@ -80,6 +80,11 @@ class GAMLP(GNN):
         """N: the hops whose features go in, beside the node's own."""
         return self._hops
 
+    @property
+    def output_bias(self) -> Tensor:
+        """Of the last linear map."""
+        return self.head.output.bias
+
     def forward(self, hop_features: Tensor, label_inputs: Tensor | None = None) -> Tensor:
         """Rows (b, h, d) of hop features, and (b, c) of label inputs, to logits (b, c)."""
         x = F.dropout(hop_features, self.input_dropout, self.training)

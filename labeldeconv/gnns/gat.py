@@ -81,6 +81,11 @@ class GAT(GNN):
         """N: one per convolution."""
         return len(self.convs)
 
+    @property
+    def output_bias(self) -> Tensor:
+        """Of the last linear map."""
+        return self.output.bias
+
     def steps(self) -> Sequence[Step]:
         """One per convolution."""
         return [partial(self._layer, i) for i in range(self.hops)]

@@ -55,6 +55,11 @@ class GCN(GNN):
         """N: one per convolution."""
         return len(self.convs)
 
+    @property
+    def output_bias(self) -> Tensor:
+        """Of the last convolution."""
+        return self.convs[-1].bias  # type: ignore[return-value]
+
     def steps(self) -> Sequence[Step]:
         """One per convolution."""
         return [partial(self._layer, i) for i in range(self.hops)]

@@ -102,6 +102,11 @@ class RevGAT(GNN):
         """N: layers, as the paper counts them; a block has one convolution per group."""
         return len(self.blocks) + 2
 
+    @property
+    def output_bias(self) -> Tensor:
+        """Of the last convolution."""
+        return self.output.bias
+
     def forward(self, x: Tensor, adj: Adjacency) -> Tensor:
         """Features (n, d) and A-hat to logits (n, c); blocks are reversible where a gradient is wanted."""
         edges, _ = drop_edges(adj.edge_index(x.device), None, self.edge_dropout, self.training)

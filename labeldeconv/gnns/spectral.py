@@ -54,6 +54,11 @@ class SpeGCN(GNN):
         """N, the power of A-hat."""
         return self._hops
 
+    @property
+    def output_bias(self) -> Tensor:
+        """Of the last linear map."""
+        return self.mlp.lins[-1].bias
+
     def steps(self) -> Sequence[Step]:
         """The MLP and a first convolution, then convolutions alone."""
         first: Step = lambda x, adj: convolve(adj, self.mlp(x))  # noqa: E731
@@ -101,6 +106,11 @@ class SpeGNN(GNN):
         """N: the largest power of A-hat."""
         return len(self.theta) - 1
 
+    @property
+    def output_bias(self) -> Tensor:
+        """Of the last linear map."""
+        return self.mlp.lins[-1].bias
+
     def forward(self, x: Tensor, adj: Adjacency) -> Tensor:
         """Features (n, d) and A-hat to logits (n, c)."""
         hops = propagate(adj, self.mlp(x), self.hops)
@@ -124,6 +134,6 @@ class SpeGNN(GNN):
         return total if i == self.hops else torch.cat([z, total], dim=1)
 
 
-def _mlp(in_dim: int, out_dim: int, layers: int, hidden: int, dropout: float, norm: str) -> nn.Module:
+def _mlp(in_dim: int, out_dim: int, layers: int, hidden: int, dropout: float, norm: str) -> MLP:
     widths = [in_dim, *[hidden] * (layers - 1), out_dim]
     return MLP(widths, dropout=dropout, **mlp_norm(norm))

@@ -62,7 +62,7 @@ def _train(job: Job, kind: Literal["gas", "sage"]) -> Stage:
         torch.manual_seed(seed)
         encoder = job.first_encoder()
         features = first.array("features") if first else None
-        model = JointModel(encoder, job.build_gnn(encoder.dim), features if fixed else None).to(job.device)
+        model = JointModel(encoder, job.new_gnn(encoder.dim), features if fixed else None).to(job.device)
         adj = Adjacency.from_edges(graph.edges, graph.num_nodes, config.gnn.adjacency)
         sampler: GasSampler | SageSampler = SageSampler(adj, graph.split.train, config.joint)
         if kind == "gas" and features is not None:
@@ -88,7 +88,7 @@ def evaluate(job: Job, trained: Stage, X: Stage) -> Stage:
 
     def build(folder: Path) -> Mapping[str, Any]:
         x = X.array("features")
-        model = job.build_gnn(x.shape[1]).to(job.device)
+        model = job.new_gnn(x.shape[1]).to(job.device)
         model.load_state_dict(load_file(trained.path / "psi.safetensors"))
         adj = Adjacency.from_edges(graph.edges, graph.num_nodes, config.adjacency)
         full = config.model_copy(update={"batching": "full"})

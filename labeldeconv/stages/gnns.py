@@ -47,7 +47,7 @@ def gnn(job: Job, inputs: Stage, label: str = "gnn", soft: Soft | None = None, s
     def build(folder: Path) -> Mapping[str, Any]:
         x = inputs.array("features")
         torch.manual_seed(seed)
-        model = job.build_gnn(x.shape[1]).to(job.device)
+        model = job.new_gnn(x.shape[1]).to(job.device)
         if start:
             model.load_state_dict(load_file(start.path / "psi.safetensors"))
         adj = Adjacency.from_edges(job.graph.edges, job.graph.num_nodes, config.adjacency)

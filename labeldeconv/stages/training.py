@@ -52,7 +52,7 @@ def train(
     store_stage = tokens(job)
     warm = config.train.psi_init == "gnn" and clusters is None
     first = first_gnn(job, teacher) if warm else None
-    psi_key = config.gnn.key(only=("name", "layers", "hidden", "dropout")) | {"options": job.gnn_options}
+    psi_key = config.gnn.key(only=("name", "layers", "hidden", "dropout", "output_bias")) | {"options": job.gnn_options}
     parts = {
         "tokens": store_stage.key,
         "encoder": start.key if start else job.first_weights,
@@ -73,7 +73,7 @@ def train(
         encoder = job.first_encoder()
         if start:
             encoder.restore(start.path / "encoder")
-        model = job.build_gnn(encoder.dim)
+        model = job.new_gnn(encoder.dim)
         if first:
             model.load_state_dict(load_file(first.path / "gnn.safetensors"))
         goal = targets()
@@ -113,7 +113,7 @@ def predict(job: Job, trained: Stage, inputs: Stage, label: str = "predict") -> 
 
     def build(folder: Path) -> None:
         x = inputs.array("features")
-        psi = Psi(job.build_gnn(x.shape[1]), job.config.train.psi_norm)
+        psi = Psi(job.new_gnn(x.shape[1]), job.config.train.psi_norm)
         psi.gnn.load_state_dict(load_file(trained.path / "psi.safetensors"))
         np.save(folder / "logits.npy", psi_logits(psi, x))
 

@@ -71,7 +71,7 @@ def train_gnn(
                     score = training.evaluate(stage, epoch, loss)
                     note = f"loss {loss:.3f} val {score:.4f} best {state['best'][0]:.4f}"
                 advance(1, note)
-                if epoch - state["stage_epoch"] >= config.patience * config.eval_every:
+                if config.patience and epoch - state["stage_epoch"] >= config.patience * config.eval_every:
                     break
                 if training.checkpoint.due:
                     training.save()
