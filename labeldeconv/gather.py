@@ -11,6 +11,8 @@ number of threads.
 
 Dense graphs go by tiles: a tile of source rows that stays in the core's own cache serves the edges of many rows before
 the next tile comes. Sums then wait in memory between tiles, which pays where a row has many edges per tile.
+
+All of it stands in one file, because numba's cache on disk asks whether the file of a kernel has changed, and no other.
 """
 
 from __future__ import annotations

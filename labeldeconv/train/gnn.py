@@ -1,4 +1,4 @@
-"""The GNN loop: Algorithm 1, lines 14-17, with early stopping; the test score is read at the best validation only."""
+"""The GNN loop: Algorithm 1, lines 14-17; weights and test score are those of the best validation epoch."""
 
 from __future__ import annotations
 
