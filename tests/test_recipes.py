@@ -1,5 +1,6 @@
 """Every recipe loads, resolves all its names, and builds its GNN; the published cells are all there."""
 
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -25,6 +26,13 @@ def test_recipe_resolves(path):
     assert f"-{config.gnn.name}-{config.method}" in path.stem
     assert (config.setting == "inductive") == path.stem.endswith("inductive")
     assert path.read_text().startswith("# ")
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "base").glob("*.toml")), ids=lambda p: p.stem)
+def test_how_a_gnn_is_trained_does_not_rest_on_our_defaults(path):
+    gnn = tomllib.loads(path.read_text())["gnn"]
+    assert {"name", "layers", "hidden", "dropout", "lr", "schedule", "weight_decay", "epochs", "patience"} <= set(gnn)
+    assert "output_bias" in gnn or "proteins" not in path.stem  # the only multi-label task
 
 
 def test_every_cell_of_the_main_table_has_one():
