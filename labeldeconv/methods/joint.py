@@ -50,7 +50,7 @@ def _train(job: Job, kind: Literal["gas", "sage"]) -> Stage:
         "pooling": config.encoder.pooling,
         "lora": config.encoder.lora_rank,
         "graph": graph.fingerprint("edges", "labels", "split"),
-        "gnn": config.gnn.key(("name", "layers", "hidden", "dropout", "adjacency")),
+        "gnn": config.gnn.key(("name", "layers", "hidden", "dropout", "adjacency", "output_bias")),
         "options": job.gnn_options,
         "joint": config.joint.key(),
         "train": config.train.key(),
