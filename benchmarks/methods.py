@@ -89,11 +89,12 @@ LD = {
 }
 FULL, TEXTS = ("citeseer", "stacks", "debian", "string_yeast"), ("citeseer", "stacks", "debian")
 ABLATION = ("pne", "fne", "wo-ld", "ld", "ld-train", "ld-auto")
+ADAPTED_METHODS = ("fne+giant", "wo-ld+giant", "ld-auto+giant", "ld+giant")
 ORDER: list[tuple[str, tuple[str, ...], tuple[str, ...]]] = [  # GNN, graphs, methods: what matters first comes first
     ("gcn", tuple(DATA), (*ABLATION, "giant")),
     ("gcn", tuple(DATA), ("glem",)),
     ("gcn", FULL, ("joint-gas", "joint-sage")),
-    ("gcn", TEXTS, ("fne+giant", "wo-ld+giant", "ld-auto+giant", "ld+giant")),
+    ("gcn", tuple(f"{name}{low}" for low in ("", "-low") for name in TEXTS), ADAPTED_METHODS),
     ("sagn", TEXTS, ABLATION),
 ]
 
