@@ -167,8 +167,9 @@ class GNNConfig(Settings):
     """Of the GNN phase."""
     lr: Positive = 0.01
     """Learning rate."""
-    weight_decay: NonNegative = 5e-4
-    """Weight decay."""
+    weight_decay: NonNegative | None = None
+    """Weight decay; None: 5e-4, but 0 for multi-label tasks, whose loss is a mean over labels that it would drown
+    (yeast, 203 labels: 75.7 against 84.9 ROC-AUC)."""
     warmup_epochs: Annotated[int, Field(ge=0)] = 0
     """Epochs over which the learning rate rises."""
     schedule: Literal["linear", "constant"] = "linear"

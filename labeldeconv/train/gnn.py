@@ -27,6 +27,7 @@ from labeldeconv.train.feed import Batch, Feed
 from labeldeconv.train.self_training import SoftLabels, Supervision, confident
 
 LOG = "epochs.jsonl"  # one line per evaluation: epoch, loss, val, and stage where there are several
+WEIGHT_DECAY = 5e-4  # of multi-class GNNs, unless set
 OPTIMIZERS = {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW, "rmsprop": torch.optim.RMSprop}
 
 
@@ -105,7 +106,7 @@ class _Training:
         used = config.consistency.weight > 0
         self.consistency = Consistency(gnn, config.consistency, task) if used else None
         kind = OPTIMIZERS[config.optimizer]
-        self.optimizer = kind(gnn.parameters(), lr=config.lr, weight_decay=config.weight_decay)
+        self.optimizer = kind(gnn.parameters(), lr=config.lr, weight_decay=_weight_decay(config, task))
         path = folder / "checkpoint.safetensors"
         self.checkpoint = Checkpoint(path, gnn, self.optimizer, config.checkpoint_minutes)
         self.state: dict[str, Any] = {"stage": 0, "epoch": 0, "total": 0, "rows": 0}
@@ -227,6 +228,11 @@ def _set_rate(optimizer: torch.optim.Optimizer, config: GNNConfig, epoch: int) -
         scale *= 1 - (epoch - 1) / config.epochs
     for group in optimizer.param_groups:
         group["lr"] = config.lr * scale
+
+
+def _weight_decay(config: GNNConfig, task: Task) -> float:
+    default = WEIGHT_DECAY if task.kind == "multiclass" else 0.0
+    return default if config.weight_decay is None else config.weight_decay
 
 
 def _validate(gnn: GNN, feed: Feed, task: Task, labels: np.ndarray, val: np.ndarray) -> tuple[float, float]:

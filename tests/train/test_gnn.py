@@ -14,7 +14,7 @@ from labeldeconv.graph import Split
 from labeldeconv.names import GNNS
 from labeldeconv.task import Task
 from labeldeconv.train.feed import make_feed
-from labeldeconv.train.gnn import LOG, _set_rate, train_gnn
+from labeldeconv.train.gnn import LOG, _set_rate, _weight_decay, train_gnn
 from labeldeconv.train.self_training import SoftLabels
 
 n, c = 120, 3
@@ -138,6 +138,14 @@ def test_soft_labels_teach(tmp_path):
     run, _ = train("spegcn", tmp_path, soft=SoftLabels(wrong, others, weight=50.0), patience=100)
     straight, _ = train("spegcn", tmp_path / "b")
     assert run.test < straight.test
+
+
+@pytest.mark.parametrize(
+    ("given", "kind", "expected"),
+    [(None, "multiclass", 5e-4), (None, "multilabel", 0.0), (0.1, "multilabel", 0.1), (0.0, "multiclass", 0.0)],
+)
+def test_weight_decay_unless_set_suits_the_task(given, kind, expected):
+    assert _weight_decay(GNNConfig(weight_decay=given), Task(kind, 3)) == expected
 
 
 def test_learning_rate_schedule():
