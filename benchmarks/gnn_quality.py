@@ -35,8 +35,15 @@ from labeldeconv.train.feed import make_feed
 from labeldeconv.train.gnn import train_gnn
 
 HIDDEN, DROPOUT, HEADS = 64, 0.5, 1
-COMMON = {"hidden": HIDDEN, "dropout": DROPOUT, "lr": 0.01, "epochs": 60, "patience": 15}
-COMMON |= {"schedule": "constant", "batch_rows": 2000}
+COMMON = {
+    "hidden": HIDDEN,
+    "dropout": DROPOUT,
+    "lr": 0.01,
+    "schedule": "constant",
+    "epochs": 60,
+    "patience": 15,
+    "batch_rows": 2000,
+}
 LAYERS = {"revgat": 3}  # its least with a reversible block
 OPTIONS = {"gat": {"heads": HEADS}, "revgat": {"heads": HEADS}}
 

@@ -61,6 +61,7 @@ DATA: dict[str, dict[str, Any]] = {
     "debian": {**TEXT, "data": "debian#6000"},
     "string_yeast": {**SEQUENCES, "data": f"string:4932@{SHARED / 'string_yeast'}"},
 }
+FULL = tuple(DATA)
 DATA |= {f"{name}-low": {**given, "split": [0.08, 0.02]} for name, given in DATA.items()}
 ADAPTED = {"encoder.adapt": "giant", "train.epochs": 1}
 METHODS: dict[str, dict[str, Any]] = {
@@ -86,9 +87,8 @@ LD = {
     "ld+giant": "ld, alpha 1, +giant",
     "ld-auto+giant": "ld, gamma auto, +giant",
 }
-FULL = ("citeseer", "stacks", "debian", "string_yeast")
 ABLATION = ("pne", "fne", "wo-ld", "ld", "ld-train", "ld-auto")
-ADAPTED_METHODS = ("fne+giant", "wo-ld+giant", "ld-auto+giant", "ld+giant")
+ADAPTED_METHODS = tuple(method for method in METHODS if method.endswith("+giant"))
 ORDER: list[tuple[str, tuple[str, ...], tuple[str, ...]]] = [  # GNN, graphs, methods: what matters first comes first
     ("gcn", tuple(DATA), (*ABLATION, "giant")),
     ("gcn", (*FULL, "citeseer-low", "stacks-low"), ("glem",)),

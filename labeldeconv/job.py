@@ -82,9 +82,8 @@ class Job:
         gnn = self.build_gnn(in_dim)
         bias = gnn.output_bias
         if bias is not None and self.task.kind == "multilabel" and self.config.gnn.output_bias == "frequency":
-            known = self.task.frequency(self.graph.labels[self.graph.split.train])
             with torch.no_grad():
-                bias.copy_(torch.from_numpy(known).logit())
+                bias.copy_(self.task.frequency(self.graph.labels[self.graph.split.train]).logit())
         return gnn
 
     def first_encoder(self) -> Encoder:

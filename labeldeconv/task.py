@@ -48,11 +48,10 @@ class Task:
         out[~known] = np.nan
         return out
 
-    def frequency(self, labels: np.ndarray) -> np.ndarray:
+    def frequency(self, labels: np.ndarray) -> Tensor:
         """How often each label occurs among labels (n,) or (n, c) that are known: (c,), none 0 or 1."""
-        targets = self.targets(labels)
-        known = ~np.isnan(targets)
-        return ((targets.sum(0, where=known) + 0.5) / (known.sum(0) + 1)).astype(np.float32)
+        targets = torch.from_numpy(self.targets(labels))
+        return smoothed_share(targets.nansum(0), (~targets.isnan()).sum(0))
 
     def probabilities(self, logits: Tensor, temperature: float = 1.0) -> Tensor:
         """Logits (b, c) to probabilities (b, c): softmax or sigmoid of logits / temperature."""
@@ -85,6 +84,11 @@ class Task:
             if (known := column >= 0).any() and 0 < (column[known] > 0).sum() < known.sum()
         ]
         return float(np.mean(areas)) if areas else float("nan")
+
+
+def smoothed_share(some: Tensor, all_of_them: Tensor | int) -> Tensor:
+    """(some + 1/2) / (all + 1), never 0 or 1, so that its logit is finite."""
+    return ((some + 0.5) / (all_of_them + 1)).clamp(max=1 - 1e-6)
 
 
 def roc_auc(scores: np.ndarray, positive: np.ndarray) -> float:

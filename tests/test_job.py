@@ -21,7 +21,7 @@ def job_on(data, **settings):
 def test_outputs_start_at_the_frequency_of_train_labels(name):
     job = job_on("planted-multilabel:60", **{"gnn.name": name, "gnn.layers": 3})
     labels = job.graph.labels.copy()
-    labels[:, 0] = 0  # never among the train nodes, always among the others
+    labels[:, 0] = 0  # never among the train nodes, always among the test nodes
     labels[job.graph.split.test, 0] = 1
     job.graph = replace(job.graph, labels=labels)
     bias = job.new_gnn(5).output_bias

@@ -88,7 +88,7 @@ def evaluate(job: Job, trained: Stage, X: Stage) -> Stage:
 
     def build(folder: Path) -> Mapping[str, Any]:
         x = X.array("features")
-        model = job.new_gnn(x.shape[1]).to(job.device)
+        model = job.build_gnn(x.shape[1]).to(job.device)
         model.load_state_dict(load_file(trained.path / "psi.safetensors"))
         adj = Adjacency.from_edges(graph.edges, graph.num_nodes, config.adjacency)
         full = config.model_copy(update={"batching": "full"})

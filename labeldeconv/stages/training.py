@@ -18,7 +18,7 @@ from labeldeconv.job import Job
 from labeldeconv.record import Stage
 from labeldeconv.stages.encoding import tokens
 from labeldeconv.stages.gnns import first_gnn
-from labeldeconv.task import Task
+from labeldeconv.task import Task, smoothed_share
 from labeldeconv.train.encoder import train_encoder
 from labeldeconv.train.objective import Objective
 
@@ -102,9 +102,8 @@ def _linear_head(dim: int, targets: nn.Module, nodes: np.ndarray) -> nn.Linear:
     with torch.no_grad():
         blocks = range(0, len(nodes), PREDICT_ROWS)
         total = torch.stack([targets(nodes[i : i + PREDICT_ROWS]).sum(0) for i in blocks]).sum(0)
-        frequency = ((total + 0.5) / (len(nodes) + 1)).clamp(max=1 - 1e-6)
-        head = nn.Linear(dim, len(frequency))
-        head.bias.copy_(frequency.logit())
+        head = nn.Linear(dim, len(total))
+        head.bias.copy_(smoothed_share(total, len(nodes)).logit())
     return head
 
 
@@ -113,7 +112,7 @@ def predict(job: Job, trained: Stage, inputs: Stage, label: str = "predict") -> 
 
     def build(folder: Path) -> None:
         x = inputs.array("features")
-        psi = Psi(job.new_gnn(x.shape[1]), job.config.train.psi_norm)
+        psi = Psi(job.build_gnn(x.shape[1]), job.config.train.psi_norm)
         psi.gnn.load_state_dict(load_file(trained.path / "psi.safetensors"))
         np.save(folder / "logits.npy", psi_logits(psi, x))
 
