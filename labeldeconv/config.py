@@ -212,6 +212,8 @@ class GiantConfig(Settings):
     """Levels of the tree from one training to the next: 3 makes clusters 8 times smaller."""
     cluster_size: Count = 8
     """Nodes per cluster of the last level, about."""
+    ngram: Count | None = None
+    """Tokens in a word of the TF-IDF by which nodes are clustered; unset: 1 of texts, 3 of sequences."""
     max_degree: Count = 1000
     """Nodes with this many neighbours or more are not trained on."""
     epochs: Count = 1

@@ -14,11 +14,14 @@ from torch import Tensor, nn
 from labeldeconv.adjacency import Adjacency, propagate
 
 
-def pifa_features(tokens: np.ndarray, offsets: np.ndarray, adj: Adjacency, dim: int = 128, seed: int = 0) -> np.ndarray:
-    """PIFA (n, dim) float32: normalised TF-IDF of the tokens, randomly projected, averaged over the neighbours.
+def pifa_features(
+    tokens: np.ndarray, offsets: np.ndarray, adj: Adjacency, ngram: int = 1, dim: int = 128, seed: int = 0
+) -> np.ndarray:
+    """PIFA (n, dim) float32: normalised TF-IDF of runs of `ngram` tokens, randomly projected, averaged over neighbours.
 
     The projection keeps inner products (Johnson-Lindenstrauss), so no (n, vocabulary) matrix is ever made.
     """
+    tokens = _runs(tokens, offsets, ngram)
     n, vocabulary = len(offsets) - 1, int(tokens.max(initial=0)) + 1
     rows = np.repeat(np.arange(n), np.diff(offsets))
     pairs = np.unique(rows * vocabulary + tokens)  # each word once per node: document frequency
@@ -32,6 +35,16 @@ def pifa_features(tokens: np.ndarray, offsets: np.ndarray, adj: Adjacency, dim: 
     projected /= np.linalg.norm(projected, axis=1, keepdims=True).clip(1e-12)
     *_, averaged = propagate(adj, projected, 1)
     return averaged / np.linalg.norm(averaged, axis=1, keepdims=True).clip(1e-12)
+
+
+def _runs(tokens: np.ndarray, offsets: np.ndarray, length: int) -> np.ndarray:
+    """For every token the run of `length` tokens that starts there, as one number; shorter at a node's end."""
+    last = offsets[1:][np.diff(offsets) > 0] - 1
+    for _ in range(length - 1):
+        following = np.append(tokens[1:], 0).astype(np.int64) + 1
+        following[last] = 0
+        tokens = np.unique(tokens * (following.max(initial=0) + 1) + following, return_inverse=True)[1]
+    return tokens
 
 
 def balanced_tree(features: np.ndarray, levels: int, seed: int = 0, steps: int = 8) -> np.ndarray:

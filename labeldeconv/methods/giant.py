@@ -16,6 +16,8 @@ from labeldeconv.job import Job
 from labeldeconv.labels.neighbors import NeighborClusters, balanced_tree, pifa_features
 from labeldeconv.record import Stage
 
+RESIDUES = 3  # of a word of a protein; single residues tell too little
+
 
 def giant(job: Job) -> Stage:
     """Features of an encoder that learned to predict which clusters of nodes its node links to."""
@@ -73,8 +75,10 @@ def _tree(job: Job) -> Stage:
     store = stages.tokens(job)
     levels = _depth(graph.num_nodes, config)
     adjacency = job.config.labels.adjacency
+    ngram = config.ngram or (RESIDUES if graph.attributes == "sequence" else 1)
     parts = {
         "tokens": store.key,
+        "ngram": ngram,
         "edges": graph.fingerprint("edges"),
         "adjacency": adjacency.model_dump(),
         "levels": levels,
@@ -84,7 +88,7 @@ def _tree(job: Job) -> Stage:
     def build(folder: Path) -> None:
         adj = Adjacency.from_edges(graph.edges, graph.num_nodes, adjacency)
         tokens, offsets = (np.load(store.path / name) for name in ("tokens.npy", "offsets.npy"))
-        features = pifa_features(tokens, offsets, adj, seed=job.config.seed)
+        features = pifa_features(tokens, offsets, adj, ngram, seed=job.config.seed)
         np.save(folder / "tree.npy", balanced_tree(features, levels, seed=job.config.seed))
 
     return job.stage("tree", "tree", parts, build)
