@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 from rich.console import Console
@@ -19,7 +20,8 @@ from labeldeconv.settings import load_config, parse_set
 if TYPE_CHECKING:
     from labeldeconv.comparison import Comparison
 
-console = Console()
+# As wide as the terminal, or as COLUMNS says; a file or a pipe has room for every column.
+console = Console(width=None if sys.stdout.isatty() or "COLUMNS" in os.environ else 120)
 
 Data = Annotated[str, typer.Argument(help="A folder of tables, a saved graph, or a name from `labeldeconv list`.")]
 Hops = Annotated[str | None, typer.Option(help="N of the inverse labels, or auto.")]
@@ -89,7 +91,10 @@ def _cell(value: Any) -> Text:
 
 
 def comparison_table(result: Comparison) -> Table:
-    """What `compare` shows, without the GNN where there is only one: 80 columns are soon full."""
+    """What `compare` shows, without the GNN where there is only one: 80 columns are soon full.
+
+    Where they are, scores take two lines; no cell is cut.
+    """
     gnns = {row.gnn for row in result.rows}
     title = f"{result.title}, {gnns.pop()}" if len(gnns) == 1 else result.title
     caption = "p: paired test against ld" if result.has_p else None
@@ -98,7 +103,8 @@ def comparison_table(result: Comparison) -> Table:
     table.padding, table.header_style = (0, 1, 0, 0), "bold underline"
     for i in shown:
         column = result.columns()[i].rpartition(".")[2].partition(" vs ")[0]
-        table.add_column(column, justify="left" if column in ("method", "GNN") else "right", no_wrap=True)
+        side: Literal["left", "right"] = "left" if column in ("method", "GNN") else "right"
+        table.add_column(column, justify=side, no_wrap=column not in ("val", "test"))
     for row in result.rows:
         cells = result.cells(row)
         table.add_row(*(cells[i] for i in shown))

@@ -7,7 +7,6 @@ import pytest
 from typer.testing import CliRunner
 
 from labeldeconv.cli import app, main
-from labeldeconv.terminal import print_table
 
 
 def invoke(*args):
@@ -64,8 +63,3 @@ def test_errors_are_one_line(args, message, tmp_path, monkeypatch, capsys):
     assert stop.value.code == 1
     assert message in told
     assert told.count("\n") == 1
-
-
-def test_markup_in_texts_is_shown_as_it_is(capsys):
-    print_table("t", ["text"], [["[red]x[/nothing] \x1b[31m"]])
-    assert "[red]x[/nothing]" in capsys.readouterr().out
