@@ -20,13 +20,15 @@ if TYPE_CHECKING:
     from labeldeconv.encoders.base import Encoder
     from labeldeconv.errors import ConfigError, DataError, LabelDeconvError, MissingExtra
     from labeldeconv.gnns.base import GNN, Psi
-    from labeldeconv.graph import AttributedGraph, Split, Texts
+    from labeldeconv.graph import AttributedGraph
     from labeldeconv.labels.hops import hop_labels
     from labeldeconv.labels.inverse import InverseLabels
     from labeldeconv.names import open_data
     from labeldeconv.pipeline import Result, fit, run
     from labeldeconv.settings import load_config
+    from labeldeconv.split import Split
     from labeldeconv.task import Task
+    from labeldeconv.texts import Texts
 
 __version__ = "0.1.0"
 
@@ -44,9 +46,9 @@ _HOMES = {
     "MissingExtra": "errors",
     "Psi": "gnns.base",
     "Result": "pipeline",
-    "Split": "graph",
+    "Split": "split",
     "Task": "task",
-    "Texts": "graph",
+    "Texts": "texts",
     "compare": "comparison",
     "export_run": "data.export",
     "fit": "pipeline",

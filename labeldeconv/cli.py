@@ -29,6 +29,7 @@ from labeldeconv.terminal import (
     MaxNodes,
     Out,
     Sets,
+    Version,
     comparison_table,
     console,
 )
@@ -45,11 +46,15 @@ app = typer.Typer(
     add_completion=False,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
-    help="Label Deconvolution: learn node features and predictions on attributed graphs.",
 )
 app.add_typer(analyze, name="analyze")
 
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Print the settings and the estimated cost, and stop.")]
+
+
+@app.callback()
+def _labeldeconv(version: Version = False) -> None:
+    """Label Deconvolution: learn node features and predictions on attributed graphs."""
 
 
 @app.command()

@@ -14,6 +14,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from labeldeconv import __version__
 from labeldeconv.config import Config
 from labeldeconv.settings import load_config, parse_set
 
@@ -32,8 +33,16 @@ Sets = Annotated[list[str] | None, typer.Option("--set", help="One setting, KEY=
 Encoder = Annotated[str | None, typer.Option(help="An encoder of `labeldeconv list`, a hub id or a folder.")]
 Out = Annotated[Path | None, typer.Option(help="Run directory; default under runs/.")]
 MaxNodes = Annotated[int | None, typer.Option(min=4, help="Take a connected part of at most this many nodes.")]
-
 LogTo = Annotated[str | None, typer.Option("--log", help="Metrics also go to tensorboard or wandb (extras).")]
+
+
+def _print_version(asked: bool) -> None:
+    if asked:
+        typer.echo(f"labeldeconv {__version__}")
+        raise typer.Exit
+
+
+Version = Annotated[bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")]
 
 
 def settings_of(config: Path | None, sets: list[str] | None, **given: Any) -> Config:

@@ -16,7 +16,9 @@ import torch
 from labeldeconv.config import EncoderConfig
 from labeldeconv.encoders.text import load_text_encoder
 from labeldeconv.encoders.tokens import TokenStore, write_tokens
-from labeldeconv.graph import AttributedGraph, Split, Texts
+from labeldeconv.graph import AttributedGraph
+from labeldeconv.split import Split
+from labeldeconv.texts import Texts
 
 torch.set_num_threads(1)
 

@@ -7,6 +7,7 @@ import sys
 import pytest
 from typer.testing import CliRunner
 
+from labeldeconv import __version__
 from labeldeconv.cli import app, main
 
 QUICK = ["--encoder", "tiny", "--set", "train.epochs=1", "--set", "gnn.epochs=3"]
@@ -127,6 +128,11 @@ def test_inspect_tells_all_errors_as_json(tmp_path):
 def test_help_does_not_wait_for_torch():
     code = "import sys, labeldeconv.cli; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_python_m_is_the_command():
+    out = subprocess.run([sys.executable, "-m", "labeldeconv", "--version"], check=True, capture_output=True, text=True)
+    assert out.stdout.strip().endswith(__version__)
 
 
 def test_export(tmp_path):

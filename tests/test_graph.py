@@ -4,7 +4,9 @@ import torch
 from torch_geometric.data import Data
 
 from labeldeconv.errors import DataError
-from labeldeconv.graph import AttributedGraph, Split, Texts
+from labeldeconv.graph import AttributedGraph
+from labeldeconv.split import Split
+from labeldeconv.texts import Texts
 
 
 class TestTexts:

@@ -7,7 +7,7 @@ from safetensors.numpy import load_file
 from labeldeconv import AttributedGraph, Texts, fit, planted
 from labeldeconv.data.inductive import training_view
 from labeldeconv.errors import ConfigError
-from labeldeconv.graph import ROLES
+from labeldeconv.split import ROLES
 
 QUICK = {"encoder": "tiny", "train__epochs": 1, "gnn__epochs": 3, "setting": "inductive"}
 

@@ -8,6 +8,7 @@ import labeldeconv
 ROOT = Path(labeldeconv.__file__).parent
 # From top to bottom; a module imports only from its own or a lower layer, and siblings below `methods` keep apart.
 LAYERS = [
+    ["__main__"],
     ["cli"],
     ["cli_analyze"],
     ["terminal", "report"],
@@ -24,7 +25,7 @@ LAYERS = [
     ["adjacency"],
     ["graph", "edge_features"],
     ["gather", "csr"],
-    ["record", "progress", "metrics", "evaluate", "texts", "threads", "clock"],
+    ["record", "progress", "metrics", "evaluate", "split", "texts", "threads", "clock"],
     ["settings"],
     ["config"],
     ["errors"],

@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 
 from labeldeconv.adjacency import Adjacency
-from labeldeconv.graph import ROLES, AttributedGraph
+from labeldeconv.graph import AttributedGraph
+from labeldeconv.split import ROLES
 
 
 def data_card(graph: AttributedGraph) -> dict[str, Any]:

@@ -23,7 +23,9 @@ from labeldeconv.data.control import description, paragraphs, relations
 from labeldeconv.data.findings import Findings, Loaded, shown
 from labeldeconv.data.text_files import first_of
 from labeldeconv.errors import DataError
-from labeldeconv.graph import AttributedGraph, Split, Texts
+from labeldeconv.graph import AttributedGraph
+from labeldeconv.split import Split
+from labeldeconv.texts import Texts
 
 RELATIONS = ("Depends", "Pre-Depends", "Recommends", "Suggests", "Enhances")
 FIELDS = {"Package", "Source", "Section", "Tag", "Provides", "Description", "Description-md5", *RELATIONS}

@@ -20,8 +20,9 @@ import numpy as np
 
 from labeldeconv.data.table_files import literal
 from labeldeconv.errors import DataError
-from labeldeconv.graph import AttributedGraph, Texts
+from labeldeconv.graph import AttributedGraph
 from labeldeconv.record import write_text
+from labeldeconv.texts import Texts
 
 if TYPE_CHECKING:
     from torch_geometric.data import Data

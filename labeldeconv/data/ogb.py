@@ -20,7 +20,9 @@ from labeldeconv.data.raw_files import MissingFiles, find_all, missing
 from labeldeconv.data.raw_texts import product_texts, protein_sequences, title_abstracts
 from labeldeconv.data.text_files import lines, matrix, read_columns
 from labeldeconv.errors import DataError, MissingExtra
-from labeldeconv.graph import AttributedGraph, Split, Texts
+from labeldeconv.graph import AttributedGraph
+from labeldeconv.split import Split
+from labeldeconv.texts import Texts
 
 PARTS = ("train", "valid", "test")
 SPLIT_FILE = "split.npz"  # the three parts in one file, for those who have them so

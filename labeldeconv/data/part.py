@@ -6,7 +6,8 @@ import numpy as np
 
 from labeldeconv.adjacency import Adjacency
 from labeldeconv.errors import DataError
-from labeldeconv.graph import ROLES, AttributedGraph, Split
+from labeldeconv.graph import AttributedGraph
+from labeldeconv.split import ROLES, Split
 
 FANOUT = 8  # neighbours a node may bring in per round, so that one hub does not fill the part
 TRIES = 50  # components looked at

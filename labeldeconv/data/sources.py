@@ -19,7 +19,8 @@ import tomli_w
 from labeldeconv.data.findings import Loaded
 from labeldeconv.data.tables import load_tables
 from labeldeconv.errors import DataError
-from labeldeconv.graph import AttributedGraph, Split
+from labeldeconv.graph import AttributedGraph
+from labeldeconv.split import Split
 
 NODE = "node"  # the column that holds a NetworkX node
 

@@ -21,7 +21,9 @@ from labeldeconv.data.findings import Findings, Loaded, shown
 from labeldeconv.data.raw_files import MissingFiles
 from labeldeconv.data.text_files import first_of, lines, read_columns
 from labeldeconv.errors import DataError
-from labeldeconv.graph import AttributedGraph, Split, Texts
+from labeldeconv.graph import AttributedGraph
+from labeldeconv.split import Split
+from labeldeconv.texts import Texts
 
 SCORE = 400  # STRING's 'medium confidence'
 MIN_POSITIVES = 30  # a term with fewer proteins is no label

@@ -8,7 +8,7 @@ from labeldeconv.data.findings import Findings
 from labeldeconv.data.table_config import SplitValues
 from labeldeconv.data.table_files import literal
 from labeldeconv.data.table_rows import Table
-from labeldeconv.graph import ROLES, Split
+from labeldeconv.split import ROLES, Split
 
 FRACTIONS = (0.6, 0.2)  # train and val of a split that is made
 

@@ -52,7 +52,8 @@ from labeldeconv.data.validation import (
     check_texts,
 )
 from labeldeconv.errors import DataError
-from labeldeconv.graph import AttributedGraph, Split
+from labeldeconv.graph import AttributedGraph
+from labeldeconv.split import Split
 
 MEMORY = "2GB"  # of duckdb; the texts and edges of the graph come on top
 FEATURES_FILE = "features.npy"  # taken without being asked for

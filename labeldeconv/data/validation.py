@@ -13,7 +13,7 @@ import numpy as np
 
 from labeldeconv.data.findings import EXAMPLES, Findings, shown
 from labeldeconv.data.table_rows import Table
-from labeldeconv.graph import ROLES, Split
+from labeldeconv.split import ROLES, Split
 
 
 def check_ids(nodes: Table, column: str, findings: Findings) -> None:

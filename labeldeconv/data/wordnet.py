@@ -18,7 +18,9 @@ import numpy as np
 from labeldeconv.data.findings import Findings, Loaded, shown
 from labeldeconv.data.text_files import first_of, lines
 from labeldeconv.errors import DataError
-from labeldeconv.graph import AttributedGraph, Split, Texts
+from labeldeconv.graph import AttributedGraph
+from labeldeconv.split import Split
+from labeldeconv.texts import Texts
 
 FOLDER = Path("/usr/share/wordnet")
 PARTS = {"noun": "n", "verb": "v", "adj": "a", "adv": "r"}

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from labeldeconv.adjacency import Adjacency, propagate
-from labeldeconv.graph import Split
+from labeldeconv.split import Split
 from labeldeconv.task import Task
 
 FOLDS = 5

@@ -8,9 +8,10 @@ import numpy as np
 
 from labeldeconv.adjacency import Adjacency
 from labeldeconv.analysis.card import data_card
-from labeldeconv.graph import ROLES, AttributedGraph
+from labeldeconv.graph import AttributedGraph
 from labeldeconv.report.blocks import Block, Facts, Figure, Section, axis
 from labeldeconv.report.names import NOTHING, TO, shortened
+from labeldeconv.split import ROLES
 
 MOST_CLASSES = 40
 ROLE_COLORS = (8, 9, 6)  # of the palette: train, val, test

@@ -17,9 +17,9 @@ from torch import Tensor
 from labeldeconv.config import GNNConfig
 from labeldeconv.errors import ConfigError
 from labeldeconv.gnns.base import GNN
-from labeldeconv.graph import Split
 from labeldeconv.metrics import Watch
 from labeldeconv.progress import bar
+from labeldeconv.split import Split
 from labeldeconv.task import Task
 from labeldeconv.train.checkpoint import Checkpoint
 from labeldeconv.train.consistency import Consistency

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from labeldeconv.adjacency import Adjacency, propagate
 from labeldeconv.config import SelfTrainingConfig
-from labeldeconv.graph import Split
+from labeldeconv.split import Split
 from labeldeconv.task import Task
 
 

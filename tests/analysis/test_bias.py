@@ -12,7 +12,9 @@ from labeldeconv.analysis.outcome import _differences
 from labeldeconv.analysis.runs import RunDirectory
 from labeldeconv.config import Config
 from labeldeconv.errors import DataError
-from labeldeconv.graph import AttributedGraph, Split, Texts
+from labeldeconv.graph import AttributedGraph
+from labeldeconv.split import Split
+from labeldeconv.texts import Texts
 
 STRICT = {"gnn.layers": 1, "gnn.adjacency.self_loops": False, "gnn.adjacency.normalization": "row"}
 

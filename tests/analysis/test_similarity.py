@@ -11,7 +11,9 @@ from labeldeconv.analysis import tfidf
 from labeldeconv.analysis.similarity import similarity
 from labeldeconv.analysis.tfidf import Tfidf
 from labeldeconv.errors import DataError
-from labeldeconv.graph import AttributedGraph, Split, Texts
+from labeldeconv.graph import AttributedGraph
+from labeldeconv.split import Split
+from labeldeconv.texts import Texts
 
 
 def graph_of(texts, attributes="text"):

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from labeldeconv.adjacency import Adjacency, propagate
-from labeldeconv.data.planted import MARKERS, RESIDUES, WORDS, Planted, planted, psi
+from labeldeconv.data.planted import Planted, planted, psi
+from labeldeconv.data.planted_texts import MARKERS, RESIDUES, WORDS
 from labeldeconv.errors import ConfigError
 
 FLAVOURS = ("multiclass", "multilabel", "protein")

@@ -14,8 +14,10 @@ from labeldeconv.encoders.attributes import CategoryEncoder, NumberEncoder
 from labeldeconv.encoders.load import load_encoder
 from labeldeconv.encoders.tokens import TokenStore, write_tokens
 from labeldeconv.errors import ConfigError, DataError
-from labeldeconv.graph import AttributedGraph, Split, Texts
+from labeldeconv.graph import AttributedGraph
 from labeldeconv.pipeline import fit
+from labeldeconv.split import Split
+from labeldeconv.texts import Texts
 
 Image = pytest.importorskip("PIL.Image", reason="needs the extra images")
 

@@ -8,8 +8,10 @@ from transformers import AutoTokenizer, EsmConfig, EsmForMaskedLM, EsmTokenizer
 from labeldeconv.config import EncoderConfig
 from labeldeconv.encoders.load import load_encoder
 from labeldeconv.encoders.protein import ProteinEncoder
-from labeldeconv.graph import AttributedGraph, Split, Texts
+from labeldeconv.graph import AttributedGraph
 from labeldeconv.names import attribute_warning
+from labeldeconv.split import Split
+from labeldeconv.texts import Texts
 
 # ESM2's own vocabulary
 VOCABULARY = ["<cls>", "<pad>", "<eos>", "<unk>", *"LAGVSERTIDPKQNFYMHWCXBUZO.-", "<null_1>", "<mask>"]

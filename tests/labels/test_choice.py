@@ -3,9 +3,9 @@ import pytest
 
 from labeldeconv.adjacency import Adjacency
 from labeldeconv.data.planted import planted
-from labeldeconv.graph import Split
 from labeldeconv.labels.choice import candidates, choose_gamma
 from labeldeconv.labels.hops import hop_labels
+from labeldeconv.split import Split
 from labeldeconv.task import Task
 
 

@@ -7,9 +7,9 @@ import pytest
 
 from labeldeconv import AttributedGraph, fit, planted, stages
 from labeldeconv.errors import ConfigError, DataError
-from labeldeconv.graph import Split
 from labeldeconv.labels.choice import Candidate
 from labeldeconv.labels.inverse import InverseLabels
+from labeldeconv.split import Split
 from labeldeconv.task import Task
 
 QUICK = {"encoder": "tiny", "train__epochs": 1, "gnn__epochs": 5}

@@ -7,11 +7,13 @@ import numpy as np
 
 from labeldeconv.comparison import Row, cell_name
 from labeldeconv.evaluate import Spread
-from labeldeconv.graph import AttributedGraph, Split, Texts
+from labeldeconv.graph import AttributedGraph
 from labeldeconv.labels.hops import hop_labels
 from labeldeconv.record import write_json, write_text
 from labeldeconv.settings import load_config
+from labeldeconv.split import Split
 from labeldeconv.task import Task
+from labeldeconv.texts import Texts
 
 SECONDS = {"tokens": 0.5, "train": 8.0, "gnn": 1.5}
 

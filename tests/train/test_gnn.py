@@ -10,8 +10,8 @@ from conftest import random_edges
 from labeldeconv.adjacency import Adjacency
 from labeldeconv.config import ConsistencyConfig, GNNConfig, SelfTrainingConfig
 from labeldeconv.errors import ConfigError
-from labeldeconv.graph import Split
 from labeldeconv.names import GNNS
+from labeldeconv.split import Split
 from labeldeconv.task import Task
 from labeldeconv.train.feed import make_feed
 from labeldeconv.train.gnn import LOG, _set_rate, _weight_decay, train_gnn

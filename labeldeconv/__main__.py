@@ -1,0 +1,5 @@
+"""`python -m labeldeconv`."""
+
+from labeldeconv.cli import main
+
+main()
