@@ -32,12 +32,12 @@ from labeldeconv.terminal import (
     Version,
     comparison_table,
     console,
+    label_settings,
+    part_of,
+    print_json,
+    print_tree,
+    settings_of,
 )
-from labeldeconv.terminal import label_settings as _label_settings
-from labeldeconv.terminal import part_of as _part
-from labeldeconv.terminal import print_json as _print_json
-from labeldeconv.terminal import print_tree as _print_tree
-from labeldeconv.terminal import settings_of as _settings
 
 if TYPE_CHECKING:
     from labeldeconv.comparison import Comparison
@@ -76,9 +76,15 @@ def fit(
     as_json: AsJson = False,
 ) -> None:
     """Train one method with one GNN and one seed; writes a run directory."""
-    names = {"data": _part(data, max_nodes), "method": method, "encoder__name": encoder, "gnn__name": gnn, "seed": seed}
+    names = {
+        "data": part_of(data, max_nodes),
+        "method": method,
+        "encoder__name": encoder,
+        "gnn__name": gnn,
+        "seed": seed,
+    }
     names["log"] = log
-    settings = _settings(config, [*(sets or []), *_label_settings(hops, alpha)], **names)
+    settings = settings_of(config, [*(sets or []), *label_settings(hops, alpha)], **names)
     if dry_run:
         return _dry_run(settings, as_json)
     from labeldeconv.pipeline import run
@@ -86,7 +92,7 @@ def fit(
     result = run(settings, out=out)
     times = result.write_profile() if profile else None
     if as_json:
-        return _print_json(result.to_dict() | ({"profile": times} if times else {}))
+        return print_json(result.to_dict() | ({"profile": times} if times else {}))
     table = Table(title=f"{settings.method} on {settings.data}: {result.metric}", title_justify="left")
     for column in ("val", "test", "seconds"):
         table.add_column(column, justify="right")
@@ -119,15 +125,15 @@ def compare(
     as_json: AsJson = False,
 ) -> None:
     """Run several methods, GNNs and seeds; stages are shared, finished ones are not run again."""
-    chosen = [*(sets or []), *_label_settings(hops, alpha)]
-    settings = _settings(config, chosen, data=_part(data, max_nodes), encoder__name=encoder, log=log)
+    chosen = [*(sets or []), *label_settings(hops, alpha)]
+    settings = settings_of(config, chosen, data=part_of(data, max_nodes), encoder__name=encoder, log=log)
     if dry_run:
         return _dry_run(settings, as_json)
     from labeldeconv.comparison import compare as run_compare
 
     result = run_compare(settings, _methods(methods), _names(gnns or settings.gnn.name), seeds, out)
     if as_json:
-        return _print_json(result.to_dict())
+        return print_json(result.to_dict())
     _print_comparison(result)
 
 
@@ -147,13 +153,13 @@ def sweep(
     as_json: AsJson = False,
 ) -> None:
     """Vary settings, all combinations, and tabulate; stages are shared as in compare."""
-    settings = _settings(config, sets, data=_part(data, max_nodes), encoder__name=encoder, log=log)
+    settings = settings_of(config, sets, data=part_of(data, max_nodes), encoder__name=encoder, log=log)
     from labeldeconv.comparison import compare as run_compare
 
     grid = dict(parse_vary(text) for text in vary)
     chosen = _methods(methods or settings.method), _names(gnns or settings.gnn.name)
     result = run_compare(settings, *chosen, seeds, out, vary=grid)
-    return _print_json(result.to_dict()) if as_json else _print_comparison(result)
+    return print_json(result.to_dict()) if as_json else _print_comparison(result)
 
 
 @app.command()
@@ -171,17 +177,17 @@ def inspect(
     from labeldeconv.names import attribute_warning, open_data
     from labeldeconv.record import Cache
 
-    settings = _settings(config, sets, data=_part(data, max_nodes), encoder__name=encoder)
+    settings = settings_of(config, sets, data=part_of(data, max_nodes), encoder__name=encoder)
     try:
         source = open_data(settings.data, settings.data_seed, Cache())
     except DataError as error:
         found = getattr(error, "found", {})  # what a data set with missing files has
         if as_json and error.problems:
-            _print_json({**found, "errors": error.problems})
+            print_json({**found, "errors": error.problems})
             raise typer.Exit(1) from None
         if found and not as_json:
-            _print_tree(found.get("name", data), {k: v for k, v in found.items() if k not in ("name", "files")})
-            _print_tree("files there", found.get("files", {}))
+            print_tree(found.get("name", data), {k: v for k, v in found.items() if k not in ("name", "files")})
+            print_tree("files there", found.get("files", {}))
         raise
     graph = source.graph.resplit(settings.split, settings.data_seed)
     card, warnings = data_card(graph), list(source.warnings)
@@ -192,9 +198,9 @@ def inspect(
     except LabelDeconvError as error:
         cost = {"not estimated": str(error)}
     if as_json:
-        return _print_json({**card, "errors": [], "warnings": warnings, "estimate": cost})
-    _print_tree(card["name"], {k: v for k, v in card.items() if k != "name" and v is not None})
-    _print_tree(f"estimate for {settings.method} with {settings.encoder.name} and {settings.gnn.name}", cost)
+        return print_json({**card, "errors": [], "warnings": warnings, "estimate": cost})
+    print_tree(card["name"], {k: v for k, v in card.items() if k != "name" and v is not None})
+    print_tree(f"estimate for {settings.method} with {settings.encoder.name} and {settings.gnn.name}", cost)
     for warning in warnings:
         console.print(f"[yellow]warning[/] {warning}", highlight=False, soft_wrap=True)
 
@@ -224,7 +230,7 @@ def report(
     if show:
         typer.launch(written.path.resolve().as_uri())
     if as_json:
-        return _print_json(written.to_dict())
+        return print_json(written.to_dict())
     console.print(f"report: {written.path} ({written.bytes / 1e6:.1f} MB)", soft_wrap=True, highlight=False)
 
 
@@ -234,18 +240,18 @@ def list_names(as_json: AsJson = False) -> None:
     from labeldeconv.names import DATA, ENCODERS, GNNS, METHODS, gnn_options
 
     if as_json:
-        return _print_json({"data": [*DATA], "encoders": [*ENCODERS], "gnns": [*GNNS], "methods": [*METHODS]})
-    _print_tree(
+        return print_json({"data": [*DATA], "encoders": [*ENCODERS], "gnns": [*GNNS], "methods": [*METHODS]})
+    print_tree(
         "data",
         {
             **DATA,
             "FOLDER": "nodes.* and edges.* tables (parquet, csv, jsonl), raw files of the above, or a saved graph",
         },
     )
-    _print_tree("encoders", {**ENCODERS, "ID or FOLDER": "any Hugging Face model with safetensors weights"})
+    print_tree("encoders", {**ENCODERS, "ID or FOLDER": "any Hugging Face model with safetensors weights"})
     for name, kind in GNNS.items():
-        _print_tree(f"GNN {name}", {"": (kind.__doc__ or "").splitlines()[0], "options": gnn_options(kind)})
-    _print_tree("methods", {name: (m.__doc__ or "").splitlines()[0] for name, m in METHODS.items()})
+        print_tree(f"GNN {name}", {"": (kind.__doc__ or "").splitlines()[0], "options": gnn_options(kind)})
+    print_tree("methods", {name: (m.__doc__ or "").splitlines()[0] for name, m in METHODS.items()})
 
 
 def _print_profile(times: dict[str, list[dict[str, Any]]]) -> None:
@@ -281,9 +287,9 @@ def _dry_run(settings: Config, as_json: bool) -> None:
     graph = open_data(settings.data, settings.data_seed, Cache()).graph.resplit(settings.split, settings.data_seed)
     cost = estimate(graph, settings)
     if as_json:
-        return _print_json({"settings": settings.model_dump(), "estimate": cost})
+        return print_json({"settings": settings.model_dump(), "estimate": cost})
     console.print(settings.to_toml(), highlight=False, markup=False)
-    _print_tree("estimate", cost)
+    print_tree("estimate", cost)
 
 
 def main() -> None:
