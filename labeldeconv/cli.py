@@ -76,15 +76,8 @@ def fit(
     as_json: AsJson = False,
 ) -> None:
     """Train one method with one GNN and one seed; writes a run directory."""
-    names = {
-        "data": part_of(data, max_nodes),
-        "method": method,
-        "encoder__name": encoder,
-        "gnn__name": gnn,
-        "seed": seed,
-    }
-    names["log"] = log
-    settings = settings_of(config, [*(sets or []), *label_settings(hops, alpha)], **names)
+    names = {"data": part_of(data, max_nodes), "method": method, "encoder__name": encoder, "gnn__name": gnn, "log": log}
+    settings = settings_of(config, [*(sets or []), *label_settings(hops, alpha)], **names, seed=seed)
     if dry_run:
         return _dry_run(settings, as_json)
     from labeldeconv.pipeline import run
@@ -241,13 +234,8 @@ def list_names(as_json: AsJson = False) -> None:
 
     if as_json:
         return print_json({"data": [*DATA], "encoders": [*ENCODERS], "gnns": [*GNNS], "methods": [*METHODS]})
-    print_tree(
-        "data",
-        {
-            **DATA,
-            "FOLDER": "nodes.* and edges.* tables (parquet, csv, jsonl), raw files of the above, or a saved graph",
-        },
-    )
+    folder = "nodes.* and edges.* tables (parquet, csv, jsonl), raw files of the above, or a saved graph"
+    print_tree("data", {**DATA, "FOLDER": folder})
     print_tree("encoders", {**ENCODERS, "ID or FOLDER": "any Hugging Face model with safetensors weights"})
     for name, kind in GNNS.items():
         print_tree(f"GNN {name}", {"": (kind.__doc__ or "").splitlines()[0], "options": gnn_options(kind)})
@@ -302,7 +290,3 @@ def main() -> None:
     except KeyboardInterrupt:
         sys.stderr.write("interrupted; the same command goes on from the last checkpoint\n")
         sys.exit(130)
-
-
-if __name__ == "__main__":
-    main()
