@@ -23,25 +23,41 @@ PLANTED = {
     "gnn.adjacency.self_loops": False,
 }
 SUGGESTED: dict[str, dict[str, Any]] = dict.fromkeys(("planted", "planted-multilabel", "planted-protein"), PLANTED)
+LEAST_LAYERS = {"revgat": 2}  # of GNNs that cannot have the single layer that a data set suggests
 
 
 def load_config(base: Path | Config | None = None, overrides: Mapping[str, Any] | None = None) -> Config:
     """Settings from a TOML file or another `Config`, then `overrides` with dotted names ('train.lr'); None unsets.
 
-    What the data set suggests stands under all of them.
+    What the data set suggests stands under all of them; another data set or GNN changes what the first one suggested.
     """
     values = base.model_dump(exclude_none=True) if isinstance(base, Config) else _read_toml(base) if base else {}
+    before = _suggestions(values) if isinstance(base, Config) else {}
     for name, value in (overrides or {}).items():
         group, last = _group_of(values, name)
         if value is None:
             group.pop(last, None)
         else:
             group[last] = value
-    data = str(values.get("data", Config.model_fields["data"].default))
-    for name, value in SUGGESTED.get(data.partition(":")[0].partition("#")[0], {}).items():
+    suggestions = _suggestions(values)
+    for name, value in before.items():
+        group, last = _group_of(values, name)
+        if group.get(last) == value != suggestions.get(name) and name not in (overrides or {}):
+            del group[last]
+    for name, value in suggestions.items():
         group, last = _group_of(values, name)
         group.setdefault(last, value)
     return parse_config(values, str(base) if isinstance(base, Path) else "settings")
+
+
+def _suggestions(values: dict[str, Any]) -> dict[str, Any]:
+    """What the data set of these settings suggests, by dotted names, for their GNN."""
+    data = str(values.get("data", Config.model_fields["data"].default))
+    out = dict(SUGGESTED.get(data.partition(":")[0].partition("#")[0], {}))
+    gnn = values.get("gnn")
+    if "gnn.layers" in out and isinstance(gnn, dict):
+        out["gnn.layers"] = max(out["gnn.layers"], LEAST_LAYERS.get(str(gnn.get("name")), 1))
+    return out
 
 
 def _group_of(values: dict[str, Any], name: str) -> tuple[dict[str, Any], str]:

@@ -137,11 +137,11 @@ def test_compare_table(tmp_path):
 
 
 def test_compare_tells_before_it_runs_what_cannot_run(tmp_path):
-    config = load_config(None, {"data": "planted:60", "encoder.name": "tiny"})
+    config = load_config(None, {"data": "planted:60", "encoder.name": "tiny", "gnn.hidden": 9})
     for methods, gnn, message in (
         (["pne", "given"], "gcn", "method 'given': graph .* has no features of its own"),
         (["pne", "joint-sage"], "sagn", "SAGN cannot be run layer by layer"),
-        ("all", "revgat", "RevGAT: layers of at least 2 expected, got 1"),  # planted asks for one convolution
+        ("all", "revgat", "RevGAT: groups from 2 that divide hidden 9 expected, got 2"),
     ):
         with pytest.raises((DataError, ConfigError), match=message):
             compare(config, methods, [gnn], seeds=1, out=tmp_path / "cmp")
@@ -165,7 +165,7 @@ def test_compare_all_leaves_out_what_cannot_run(tmp_path, monkeypatch):
 def command(cache, out, *more):
     quick = ["--encoder", "tiny", "--set", "train.epochs=3", "--set", "gnn.epochs=30", "--set", "gnn.patience=30"]
     always = ["--set", "train.checkpoint_minutes=0", "--set", "gnn.checkpoint_minutes=0"]
-    run = [sys.executable, "-m", "labeldeconv.cli", "fit", "planted:300", "--out", str(out), *quick, *always, *more]
+    run = [sys.executable, "-m", "labeldeconv", "fit", "planted:300", "--out", str(out), *quick, *always, *more]
     env = {**os.environ, "LABELDECONV_CACHE": str(cache), "OMP_NUM_THREADS": "1"}
     return subprocess.Popen(run, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 

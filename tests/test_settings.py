@@ -67,3 +67,13 @@ def test_data_sets_bring_settings_that_the_user_overrules(tmp_path):
     assert load_config(path).gnn.layers == 4
     assert load_config(load_config(path), {"seed": 1}).gnn.layers == 4
     assert not load_config(path).gnn.adjacency.self_loops
+
+
+def test_suggestions_follow_the_data_and_the_gnn():
+    planted = load_config(None, {"data": "planted"})
+    assert load_config(planted, {"gnn.name": "revgat"}).gnn.layers == 2  # its least
+    assert load_config(load_config(planted, {"gnn.name": "revgat"}), {"gnn.name": "gcn"}).gnn.layers == 1
+    assert load_config(planted, {"gnn.name": "revgat", "gnn.layers": 1}).gnn.layers == 1  # an error that names it
+    assert load_config(planted, {"data": "elsewhere"}).model_dump() == Config(data="elsewhere").model_dump()
+    asked = load_config(None, {"data": "planted", "gnn.layers": 4})
+    assert load_config(asked, {"gnn.name": "revgat", "data": "elsewhere"}).gnn.layers == 4
