@@ -35,6 +35,13 @@ class AdjacencyConfig(Settings):
     """Let every edge work both ways."""
 
 
+class GNNAdjacencyConfig(AdjacencyConfig):
+    """How the GNN's A-hat is made: as in a GCN, unless said otherwise."""
+
+    normalization: Literal["row", "symmetric"] = "symmetric"
+    self_loops: bool = True
+
+
 class EncoderConfig(Settings):
     """The node encoder f(.; beta)."""
 
@@ -197,7 +204,7 @@ class GNNConfig(Settings):
     consistency: ConsistencyConfig = ConsistencyConfig()
     checkpoint_minutes: NonNegative = 2.0
     """Time between checkpoints; 0 writes one after every epoch. Does not change results."""
-    adjacency: AdjacencyConfig = AdjacencyConfig(normalization="symmetric", self_loops=True)
+    adjacency: GNNAdjacencyConfig = GNNAdjacencyConfig()
     """The A-hat of the GNN."""
 
 

@@ -69,6 +69,11 @@ def test_data_sets_bring_settings_that_the_user_overrules(tmp_path):
     assert not load_config(path).gnn.adjacency.self_loops
 
 
+def test_one_setting_of_a_group_leaves_the_others_alone():
+    adjacency = load_config(None, {"data": "elsewhere", "gnn.adjacency.undirected": False}).gnn.adjacency
+    assert (adjacency.normalization, adjacency.self_loops, adjacency.undirected) == ("symmetric", True, False)
+
+
 def test_suggestions_follow_the_data_and_the_gnn():
     planted = load_config(None, {"data": "planted"})
     assert load_config(planted, {"gnn.name": "revgat"}).gnn.layers == 2  # its least
