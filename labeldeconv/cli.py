@@ -15,6 +15,7 @@ import typer
 from rich.table import Table
 
 from labeldeconv.cli_analyze import analyze
+from labeldeconv.cli_list import list_names, list_settings
 from labeldeconv.config import Config
 from labeldeconv.errors import DataError, LabelDeconvError
 from labeldeconv.settings import parse_vary
@@ -227,19 +228,8 @@ def report(
     console.print(f"report: {written.path} ({written.bytes / 1e6:.1f} MB)", soft_wrap=True, highlight=False)
 
 
-@app.command("list")
-def list_names(as_json: AsJson = False) -> None:
-    """Name the data, encoders, GNNs and methods there are."""
-    from labeldeconv.names import DATA, ENCODERS, GNNS, METHODS, gnn_options
-
-    if as_json:
-        return print_json({"data": [*DATA], "encoders": [*ENCODERS], "gnns": [*GNNS], "methods": [*METHODS]})
-    folder = "nodes.* and edges.* tables (parquet, csv, jsonl), raw files of the above, or a saved graph"
-    print_tree("data", {**DATA, "FOLDER": folder})
-    print_tree("encoders", {**ENCODERS, "ID or FOLDER": "any Hugging Face model with safetensors weights"})
-    for name, kind in GNNS.items():
-        print_tree(f"GNN {name}", {"": (kind.__doc__ or "").splitlines()[0], "options": gnn_options(kind)})
-    print_tree("methods", {name: (m.__doc__ or "").splitlines()[0] for name, m in METHODS.items()})
+app.command("list")(list_names)
+app.command("settings")(list_settings)
 
 
 def _print_profile(times: dict[str, list[dict[str, Any]]]) -> None:

@@ -17,7 +17,9 @@ NonNegative = Annotated[float, Field(ge=0.0)]
 class Settings(BaseModel):
     """Base of all settings: frozen, strict about names and types."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
+    model_config = ConfigDict(
+        extra="forbid", frozen=True, strict=True, allow_inf_nan=False, use_attribute_docstrings=True
+    )
 
     def key(self, only: tuple[str, ...] | None = None, without: tuple[str, ...] = ()) -> dict[str, Any]:
         """The settings as they go into the key of a stage: all but those that cannot change the result."""
@@ -39,7 +41,9 @@ class GNNAdjacencyConfig(AdjacencyConfig):
     """How the GNN's A-hat is made: as in a GCN, unless said otherwise."""
 
     normalization: Literal["row", "symmetric"] = "symmetric"
+    """D^-1 A, or D^-1/2 A D^-1/2."""
     self_loops: bool = True
+    """Add the node itself to its neighbours."""
 
 
 class EncoderConfig(Settings):

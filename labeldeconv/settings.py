@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, get_args, get_origin
 
 from pydantic import ValidationError
 
@@ -129,13 +130,31 @@ def parse_vary(text: str) -> tuple[str, list[Any]]:
     return name, [parse_set(f"{name}={value}")[1] for value in values.split(",")]
 
 
-def setting_names(model: type[Settings] = Config, prefix: str = "") -> Iterator[str]:
-    """All dotted names of settings."""
+@dataclass(frozen=True)
+class Setting:
+    """One setting: dotted name, default (None: unset), the values it takes where they are few, and its meaning."""
+
+    name: str
+    default: Any
+    choices: list[Any] | None
+    meaning: str
+
+
+def all_settings(model: type[Settings] = Config, prefix: str = "") -> Iterator[Setting]:
+    """Every setting there is."""
     for name, info in model.model_fields.items():
         if isinstance(info.annotation, type) and issubclass(info.annotation, Settings):
-            yield from setting_names(info.annotation, f"{prefix}{name}.")
+            yield from all_settings(info.annotation, f"{prefix}{name}.")
         else:
-            yield f"{prefix}{name}"
+            kinds = [info.annotation, *get_args(info.annotation)]
+            choices = [value for kind in kinds if get_origin(kind) is Literal for value in get_args(kind)]
+            default = info.get_default(call_default_factory=True)
+            yield Setting(f"{prefix}{name}", default, choices or None, " ".join((info.description or "").split()))
+
+
+def setting_names() -> list[str]:
+    """All dotted names of settings."""
+    return [setting.name for setting in all_settings()]
 
 
 def _widen(model: type[Settings], values: Mapping[str, Any]) -> dict[str, Any]:
@@ -157,7 +176,7 @@ def _widen(model: type[Settings], values: Mapping[str, Any]) -> dict[str, Any]:
 def _explain(error: Any) -> str:
     name = ".".join(str(part) for part in error["loc"])
     if error["type"] == "extra_forbidden":
-        names = list(setting_names())
+        names = setting_names()
         parent = name.rpartition(".")[0]
         siblings = [n for n in names if n.rpartition(".")[0] == parent] or names
         return f"{name}: unknown setting; {nearest(name, siblings)}"

@@ -100,6 +100,7 @@ def test_dry_run_trains_nothing(tmp_path):
         (["fit", "planted:60", "--set", "train.epoch=1"], "did you mean 'train.epochs'"),
         (["fit", "planted:60", "--alpha", "1.5"], "labels.alpha"),
         (["fit", "planted:60", "--method", "lld"], "did you mean 'ld'"),
+        (["settings", "train.llr"], "settings: none has 'train.llr' in its name; did you mean 'train.lr'"),
         (["compare", "planted:60", "--gnns", "gcnn", "--encoder", "tiny"], "did you mean 'gcn'"),
         (["fit", "planted:60", "--encoder", "no/such"], "encoder.name 'no/such'"),
         (["fit", "planted:60", "--config", "none.toml"], "none.toml: no such file"),
@@ -128,6 +129,15 @@ def test_inspect_tells_all_errors_as_json(tmp_path):
 def test_help_does_not_wait_for_torch():
     code = "import sys, labeldeconv.cli; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_settings_are_all_named_with_their_meaning():
+    found = json.loads(invoke("settings", "--json"))["settings"]
+    assert all(s["meaning"] for s in found)
+    assert {"name": "train.lr", "default": 5e-5} in [{k: s[k] for k in ("name", "default")} for s in found]
+    lines = invoke("settings", "gnn.schedule")
+    assert "linear" in lines
+    assert "train.lr" not in lines
 
 
 def test_python_m_is_the_command():

@@ -10,7 +10,7 @@ ROOT = Path(labeldeconv.__file__).parent
 LAYERS = [
     ["__main__"],
     ["cli"],
-    ["cli_analyze"],
+    ["cli_analyze", "cli_list"],
     ["terminal", "report"],
     ["analysis", "testing"],
     ["comparison"],
