@@ -72,6 +72,7 @@ METHODS: dict[str, dict[str, Any]] = {
     "ld-train": {"method": "ld", "labels.nodes": "train"},
     "ld-auto": {"method": "ld", "labels.gamma": "auto"},
     "glem": {"method": "glem"},
+    "glem-encoder": {"method": "glem", "glem.first": "encoder"},  # a third encoder phase, as in GLEM's RevGAT recipe
     "giant": {"method": "giant"},
     "joint-sage": {"method": "joint-sage"},
     "joint-gas": {"method": "joint-gas"},
@@ -92,8 +93,9 @@ ADAPTED_METHODS = tuple(method for method in METHODS if method.endswith("+giant"
 ORDER: list[tuple[str, tuple[str, ...], tuple[str, ...]]] = [  # GNN, graphs, methods: what matters first comes first
     ("gcn", tuple(DATA), (*ABLATION, "giant")),
     ("gcn", (*FULL, "citeseer-low", "stacks-low"), ("glem",)),
+    ("gcn", ("citeseer", "stacks", "debian"), ("glem-encoder",)),
     ("gcn", FULL, ("joint-gas", "joint-sage")),
-    ("gcn", ("citeseer", "stacks", "debian", "citeseer-low"), ADAPTED_METHODS),
+    ("gcn", ("citeseer", "stacks", "debian", "citeseer-low", "debian-low"), ADAPTED_METHODS),
     ("sagn", ("citeseer", "stacks"), ABLATION),
 ]
 
