@@ -267,6 +267,8 @@ class JointConfig(Settings):
     """Passes over the train nodes (SAGE) or over all parts (GAS)."""
     max_neighbors: Annotated[int, Field(ge=0)] = 256
     """GAS: neighbours outside the part that are encoded anew; the others come from the history."""
+    gnn: Literal["joint", "fresh"] = "joint"
+    """What predicts: the GNN trained together with the encoder, or a new one on its features, as for other methods."""
 
 
 class Config(Settings):

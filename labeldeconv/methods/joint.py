@@ -33,7 +33,8 @@ def joint_sage(job: Job) -> Stage:
 def _joint(job: Job, kind: Literal["gas", "sage"]) -> Stage:
     trained = _train(job, kind)
     X = stages.features(job, trained)
-    job.final = evaluate(job, trained, X)
+    if job.config.joint.gnn == "joint":
+        job.final = evaluate(job, trained, X)
     return X
 
 
@@ -52,7 +53,7 @@ def _train(job: Job, kind: Literal["gas", "sage"]) -> Stage:
         "graph": graph.fingerprint("edges", "labels", "split"),
         "gnn": config.gnn.key(("name", "layers", "hidden", "dropout", "adjacency", "output_bias")),
         "options": job.gnn_options,
-        "joint": config.joint.key(),
+        "joint": config.joint.key(without=("gnn",)),
         "train": config.train.key(),
         "precision": job.precision,
         "seed": seed,

@@ -89,6 +89,16 @@ def test_joint_training_at_rate_zero_keeps_the_features(graph, tmp_path):
     assert joint.encoder_nodes_by_stage["train"] == 0
 
 
+def test_joint_features_can_have_a_gnn_of_their_own(graph, tmp_path):
+    quick = {**QUICK, "joint__epochs": 1, "joint__batch_nodes": 16}
+    joint = fit(graph, method="joint-sage", out=tmp_path / "j", **quick)
+    fresh = fit(graph, method="joint-sage", joint__gnn="fresh", out=tmp_path / "f", **quick)
+    assert "train" in fresh.cached
+    np.testing.assert_array_equal(joint.features, fresh.features)
+    assert not (tmp_path / "j" / "epochs.jsonl").read_text()
+    assert (tmp_path / "f" / "epochs.jsonl").read_text()
+
+
 def test_joint_training_names_gnns_it_cannot_run(graph, tmp_path):
     with pytest.raises(ConfigError, match="SAGN cannot be run layer by layer"):
         fit(graph, method="joint-sage", gnn="sagn", out=tmp_path / "r", **QUICK)
