@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
-from rich.console import Console
+from rich.console import Console, Group
 from rich.table import Table
 from rich.text import Text
 
@@ -99,16 +99,16 @@ def _cell(value: Any) -> Text:
     return Text("" if value is None else f"{value:.4g}" if isinstance(value, float) else str(value))
 
 
-def comparison_table(result: Comparison) -> Table:
+def comparison_table(result: Comparison) -> Group:
     """What `compare` shows, without the GNN where there is only one: 80 columns are soon full.
 
-    Where they are, scores take two lines; no cell is cut.
+    Where they are, scores take two lines; no cell is cut. The title may be wider than the table.
     """
     gnns = {row.gnn for row in result.rows}
-    title = f"{result.title}, {gnns.pop()}" if len(gnns) == 1 else result.title
+    several = len(gnns) > 1
     caption = "p: paired test against ld" if result.has_p else None
-    shown = [i for i, column in enumerate(result.columns()) if column != "GNN" or gnns]
-    table = Table(title=title, title_justify="left", caption=caption, caption_justify="left", box=None)
+    shown = [i for i, column in enumerate(result.columns()) if column != "GNN" or several]
+    table = Table(caption=caption, caption_justify="left", box=None)
     table.padding, table.header_style = (0, 1, 0, 0), "bold underline"
     for i in shown:
         column = result.columns()[i].rpartition(".")[2].partition(" vs ")[0]
@@ -117,4 +117,4 @@ def comparison_table(result: Comparison) -> Table:
     for row in result.rows:
         cells = result.cells(row)
         table.add_row(*(cells[i] for i in shown))
-    return table
+    return Group(Text(result.title if several else ", ".join([result.title, *gnns]), style="italic"), table)
