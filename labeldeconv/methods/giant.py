@@ -16,7 +16,7 @@ from labeldeconv.job import Job
 from labeldeconv.labels.neighbors import NeighborClusters, balanced_tree, pifa_features
 from labeldeconv.record import Stage
 
-RESIDUES = 3  # of a word of a protein; single residues tell too little
+WORD = 3  # residues of a protein's word; single ones tell too little
 
 
 def giant(job: Job) -> Stage:
@@ -75,7 +75,7 @@ def _tree(job: Job) -> Stage:
     store = stages.tokens(job)
     levels = _depth(graph.num_nodes, config)
     adjacency = job.config.labels.adjacency
-    ngram = config.ngram or (RESIDUES if graph.attributes == "sequence" else 1)
+    ngram = config.ngram or (WORD if graph.attributes == "sequence" else 1)
     parts = {
         "tokens": store.key,
         "ngram": ngram,
