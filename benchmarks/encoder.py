@@ -27,24 +27,22 @@ import torch.nn.functional as F
 import transformers
 from torch import nn
 
-from labeldeconv.config import EncoderConfig, TrainConfig
-from labeldeconv.encoders.text import TextEncoder, load_text_encoder
-from labeldeconv.encoders.tokens import TokenStore, write_tokens
+from labeldeconv.data.opening import open_data
+from labeldeconv.encoders.base import Encoder
+from labeldeconv.encoders.pretrained import load_encoder
+from labeldeconv.encoders.tokens import Tokens, epoch_batches, write_tokens
 from labeldeconv.encoders.vocabulary import used_vocabulary
 from labeldeconv.gnns.base import Psi
 from labeldeconv.gnns.gcn import GCN
-from labeldeconv.graph import AttributedGraph
+from labeldeconv.graph.attributed import AttributedGraph
+from labeldeconv.graph.task import Task
+from labeldeconv.graph.texts import Texts
 from labeldeconv.labels.hops import hop_labels
 from labeldeconv.labels.inverse import InverseLabels
-from labeldeconv.names import open_data
-from labeldeconv.record import Cache
-from labeldeconv.task import Task
-from labeldeconv.texts import Texts
-from labeldeconv.train.batches import epoch_batches
-from labeldeconv.train.encoder import train_encoder
-from labeldeconv.train.features import export_features
-from labeldeconv.train.objective import Objective
-from labeldeconv.train.optim import make_optimizer
+from labeldeconv.settings.models import EncoderConfig, TrainConfig
+from labeldeconv.stages.stage import Folder
+from labeldeconv.training.encoder import Objective, make_optimizer, train_encoder
+from labeldeconv.training.features import export_features
 
 LR = 5e-5
 
@@ -67,10 +65,10 @@ class Bench:
     def __init__(self, graph: AttributedGraph, nodes: int, layers: int | None, folder: Path) -> None:
         self.nodes = np.arange(min(nodes, graph.num_nodes))
         self.config = EncoderConfig(layers=layers, max_tokens=512)
-        self.encoder = load_text_encoder(self.config)
+        self.encoder = load_encoder(self.config)
         self.texts = [str(graph.texts[int(i)]) for i in self.nodes]
-        write_tokens(self.encoder, Texts.from_strings(self.texts), 512, folder)
-        self.store = TokenStore.open(folder, self.encoder.pad_id)
+        self.tokenizer = self.encoder.tokenizer_part
+        self.store = write_tokens(self.tokenizer, Texts.from_strings(self.texts), 512, folder)
         self.classes = int(graph.labels.max()) + 1
         self.labels = np.maximum(graph.labels[self.nodes], 0)
         inside = (graph.edges < len(self.nodes)).all(0)
@@ -93,7 +91,7 @@ class Bench:
         return total / len(self.nodes)
 
 
-class Padded(TokenStore):
+class Padded(Tokens):
     """A store whose batches are padded to 512 tokens, as in the authors' code."""
 
     def batch(self, nodes: np.ndarray) -> tuple[torch.Tensor, torch.Tensor]:
@@ -103,12 +101,12 @@ class Padded(TokenStore):
         return F.pad(ids, (0, more), value=self.pad_id), F.pad(mask, (0, more))
 
 
-def train_own(bench: Bench, store: TokenStore) -> Objective:
+def train_own(bench: Bench, store: Tokens) -> Objective:
     """One epoch of the own loop."""
     objective = bench.objective()
     config = TrainConfig(epochs=1, lr=LR, batch_tokens=1 << 20, precision="float32")
     with tempfile.TemporaryDirectory() as folder, used_vocabulary(objective.encoder, store):
-        train_encoder(objective, store, bench.nodes, config, 0, Path(folder))
+        train_encoder(objective, store, bench.nodes, config, 0, Folder(Path(folder)))
     return objective
 
 
@@ -121,7 +119,7 @@ class ForTrainer(nn.Module):
 
     def forward(self, input_ids: Any, attention_mask: Any, labels: Any) -> dict[str, Any]:
         """Loss and logits."""
-        logits = self.objective.psi(self.objective.encoder(input_ids, attention_mask))
+        logits = self.objective.head(self.objective.encoder(input_ids, attention_mask))
         return {"loss": F.cross_entropy(logits, labels), "logits": logits}
 
 
@@ -130,7 +128,7 @@ def train_trainer(bench: Bench) -> Objective:
     objective = bench.objective()
     lengths = bench.store.lengths
     rows = [
-        {"input_ids": bench.store.tokens[a:b].astype(np.int64).tolist(), "labels": int(y), "length": int(n)}
+        {"input_ids": bench.store.ids[a:b].astype(np.int64).tolist(), "labels": int(y), "length": int(n)}
         for a, b, y, n in zip(bench.store.offsets[:-1], bench.store.offsets[1:], bench.labels, lengths, strict=True)
     ]
     with tempfile.TemporaryDirectory() as folder:
@@ -194,7 +192,7 @@ def step_ratio(bench: Bench, steps: int) -> dict[str, Any]:
 
 def training(bench: Bench, rounds: int) -> dict[str, Any]:
     """Ratios of the three ways to train."""
-    padded = Padded(bench.store.tokens, bench.store.offsets, bench.store.pad_id)
+    padded = Padded(bench.store.ids, bench.store.offsets, bench.store.pad_id)
     works: dict[str, Callable[[], Any]] = {
         "own": lambda: train_own(bench, bench.store),
         "hf_trainer": lambda: train_trainer(bench),
@@ -222,7 +220,7 @@ def export(bench: Bench, rounds: int) -> dict[str, Any]:
     """Ratios of feature export against sentence-transformers, at its best batch size and at its default."""
     import sentence_transformers
 
-    encoder: TextEncoder = bench.encoder.eval()
+    encoder: Encoder = bench.encoder.eval()
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         encoder.save(folder / "encoder")
@@ -230,10 +228,10 @@ def export(bench: Bench, rounds: int) -> dict[str, Any]:
         peer.max_seq_length = 512
 
         def own() -> np.ndarray:
-            tokens = Path(tempfile.mkdtemp(dir=folder))
-            write_tokens(encoder, Texts.from_strings(bench.texts), 512, tokens)
-            export_features(encoder, TokenStore.open(tokens, encoder.pad_id), tokens, "float32")
-            return np.load(tokens / "features.npy")
+            place = Path(tempfile.mkdtemp(dir=folder))
+            tokens = write_tokens(bench.tokenizer, Texts.from_strings(bench.texts), 512, place)
+            export_features(encoder, tokens, Folder(place), "float32")
+            return np.load(place / "values.npy")
 
         works = {
             "own": own,
@@ -265,7 +263,7 @@ def main() -> None:
     parser.add_argument("--json", action="store_true", help="one JSON line")
     args = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        graph = open_data(args.data, 0, Cache()).graph
+        graph = open_data(args.data).graph
         bench = Bench(graph, args.nodes, args.layers, Path(folder))
         result = export(bench, args.rounds) if args.export else training(bench, args.rounds)
     result |= {"nodes": len(bench.nodes), "threads": torch.get_num_threads(), "precision": "float32"}

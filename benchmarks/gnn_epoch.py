@@ -24,9 +24,9 @@ from hops import SHAPES, make_edges
 from torch_geometric import EdgeIndex
 from torch_geometric.nn import GCNConv
 
-from labeldeconv.adjacency import Adjacency
-from labeldeconv.config import AdjacencyConfig
 from labeldeconv.gnns.gcn import GCN
+from labeldeconv.propagation.adjacency import Adjacency
+from labeldeconv.settings.models import AdjacencyConfig
 
 CPU = torch.device("cpu")
 

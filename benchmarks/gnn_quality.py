@@ -22,17 +22,16 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch_geometric import nn as pyg
 
-from labeldeconv import load_config, open_data, stages
-from labeldeconv.adjacency import Adjacency
-from labeldeconv.config import Config
-from labeldeconv.gnns.base import GNN
-from labeldeconv.graph import AttributedGraph
-from labeldeconv.names import GNNS
-from labeldeconv.pipeline import make_job
-from labeldeconv.record import Cache
-from labeldeconv.task import Task
-from labeldeconv.train.feed import make_feed
-from labeldeconv.train.gnn import train_gnn
+from labeldeconv import load_config, open_data
+from labeldeconv.gnns.base import GNN, GNNS
+from labeldeconv.graph.attributed import AttributedGraph
+from labeldeconv.graph.task import Task
+from labeldeconv.propagation.adjacency import Adjacency
+from labeldeconv.runs.fit import prepare
+from labeldeconv.settings.models import Config
+from labeldeconv.stages.stage import Folder
+from labeldeconv.training.feed import make_feed
+from labeldeconv.training.gnn import train_gnn
 
 HIDDEN, DROPOUT, HEADS = 64, 0.5, 1
 COMMON = {
@@ -153,15 +152,21 @@ def train_reference(name: str, config: Config, graph: AttributedGraph, x: np.nda
     adj = Adjacency.from_edges(graph.edges, graph.num_nodes, config.gnn.adjacency)
     with tempfile.TemporaryDirectory() as folder:
         feed = make_feed(gnn, x, adj, config.gnn, Path(folder), torch.device("cpu"))
-        return train_gnn(gnn, feed, Task.of(graph), graph.labels, graph.split, config.gnn, seed, Path(folder)).test
+        run = train_gnn(gnn, feed, Task.of(graph), graph.labels, graph.split, config.gnn, seed, Folder(Path(folder)))
+        return test_score(graph, run.logits)
+
+
+def test_score(graph: AttributedGraph, logits: np.ndarray) -> float:
+    """The score of logits (n, c) on the test nodes."""
+    test = graph.split.test
+    return Task.of(graph).score(logits[test], graph.labels[test])
 
 
 def measure(data: str, gnns: list[str], seeds: int) -> list[dict]:
     """One row per GNN, the MLP first."""
-    cache = Cache()
     base = load_config(None, {"data": data, **{f"gnn.{k}": v for k, v in COMMON.items()}})
-    graph = open_data(data, 0, cache).graph
-    x = stages.encode(make_job(base, graph, cache)).array("features")
+    graph = open_data(data).graph
+    x = prepare(base, graph).encode().values
     rows = []
     for name in ["mlp", *gnns]:
         own, plain = [], []
@@ -169,8 +174,8 @@ def measure(data: str, gnns: list[str], seeds: int) -> list[dict]:
             settings = {"seed": seed, "gnn.name": name, "gnn.options": OPTIONS.get(name, {})}
             config = load_config(base, {**settings, "gnn.layers": LAYERS.get(name, 2)})
             if name != "mlp":
-                job = make_job(config, graph, cache)
-                own.append(stages.gnn(job, stages.encode(job)).info["test"])
+                run = prepare(config, graph)
+                own.append(test_score(graph, run.gnn(run.encode()).logits))
             score = train_reference(name, config, graph, np.asarray(x), seed)
             plain += [] if score is None else [score]
         rows.append({"data": graph.name, "gnn": name, "own": own, "reference": plain})

@@ -14,33 +14,38 @@ import subprocess
 import sys
 import tempfile
 import time
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import torch
 
 from labeldeconv import AttributedGraph
-from labeldeconv.adjacency import Adjacency
-from labeldeconv.config import GNNConfig
-from labeldeconv.data.planted import planted
-from labeldeconv.names import GNNS
-from labeldeconv.record import Cache, peak_memory_mib
-from labeldeconv.task import Task
-from labeldeconv.train.feed import make_feed
-from labeldeconv.train.gnn import train_gnn
+from labeldeconv.data.sets.planted import planted
+from labeldeconv.gnns.base import GNNS
+from labeldeconv.graph.task import Task
+from labeldeconv.propagation.adjacency import Adjacency
+from labeldeconv.settings.models import GNNConfig
+from labeldeconv.stages.files import peak_memory_mib
+from labeldeconv.stages.stage import Artefact, Folder, stage
+from labeldeconv.training.feed import make_feed
+from labeldeconv.training.gnn import train_gnn
 
 WIDTH, DEGREE, HOPS, HIDDEN = 128, 50.0, 3, 128
 
 
-def prepare(nodes: int) -> Path:
-    """The folder of the generated graph."""
+@dataclass(frozen=True, eq=False)
+class Generated(Artefact):
+    """The folder of a generated graph."""
 
-    def build(folder: Path) -> None:
-        made = planted(nodes, mean_degree=DEGREE, num_features=WIDTH, num_words=2, fractions=(0.08, 0.02))
-        made.graph.save(folder)
+    folder: Path
 
-    parts = {"benchmark": "gnn_scale", "nodes": nodes, "degree": DEGREE, "features": WIDTH, "version": 1}
-    return Cache().stage("graph", parts, build).path
+
+@stage(version=1)
+def gnn_scale_graph(out: Folder, nodes: int, degree: float, features: int) -> Generated:
+    """Generate a planted graph and keep it in the cache."""
+    made = planted(nodes, mean_degree=degree, num_features=features, num_words=2, fractions=(0.08, 0.02))
+    return Generated(made.graph.save(out.path / "graph"))
 
 
 def train(folder: Path, name: str, epochs: int, scratch: Path | None) -> None:
@@ -58,13 +63,15 @@ def train(folder: Path, name: str, epochs: int, scratch: Path | None) -> None:
     with tempfile.TemporaryDirectory(dir=scratch) as place:
         feed = make_feed(gnn, graph.features, adj, config, Path(place), torch.device("cpu"))
         fed = time.perf_counter()
-        run = train_gnn(gnn, feed, Task.of(graph), graph.labels, graph.split, config, 0, Path(place))
+        run = train_gnn(gnn, feed, Task.of(graph), graph.labels, graph.split, config, 0, Folder(Path(place)))
     done = time.perf_counter()
     peak = (peak_memory_mib() or 0.0) / 1024
+    test = graph.split.test
+    score = Task.of(graph).score(run.logits[test], graph.labels[test])
     chance = np.bincount(graph.labels).max() / graph.num_nodes
     print(
         f"{name:7} {graph.num_nodes:,} nodes, {graph.num_edges:,} edges: peak {peak:.2f} GiB; test accuracy"
-        f" {100 * run.test:.1f}% (largest class {100 * chance:.1f}%); seconds: A-hat {ready - start:.0f},"
+        f" {100 * score:.1f}% (largest class {100 * chance:.1f}%); seconds: A-hat {ready - start:.0f},"
         f" hop features {fed - ready:.0f}, {run.epochs} epochs and prediction {done - fed:.0f}",
         flush=True,
     )
@@ -85,7 +92,7 @@ def main() -> None:
     if args.train:
         return train(Path(args.train[0]), args.train[1], args.epochs, args.scratch)
     if args.prepare:
-        return print(prepare(args.nodes))
+        return print(gnn_scale_graph(args.nodes, DEGREE, WIDTH).folder)
     # In a process of its own too: what generation took must not count.
     made = subprocess.run(
         [sys.executable, __file__, "--prepare", "--nodes", str(args.nodes)],

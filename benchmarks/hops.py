@@ -29,12 +29,13 @@ import numba
 import numpy as np
 import torch
 
-from labeldeconv.adjacency import Adjacency
-from labeldeconv.csr import build_csr
-from labeldeconv.gather import count_classes, dequantize, gather, padded, quantize, row_reducer
 from labeldeconv.labels.hops import write_hop_labels
-from labeldeconv.outofcore import write_hops
-from labeldeconv.record import peak_memory_mib
+from labeldeconv.propagation.adjacency import Adjacency
+from labeldeconv.propagation.fixed_point import dequantize, quantize
+from labeldeconv.propagation.kernel.csr import build_csr
+from labeldeconv.propagation.kernel.gather import count_classes, gather, padded, row_reducer
+from labeldeconv.propagation.outofcore import write_hops
+from labeldeconv.stages.files import peak_memory_mib
 
 SHAPES = {
     "arxiv": (169_343, 1_157_799, 40),

@@ -20,7 +20,7 @@ from typing import Any
 
 import duckdb
 
-from labeldeconv.record import peak_memory_mib
+from labeldeconv.stages.files import peak_memory_mib
 
 LIMIT_GIB = 6.0
 WORDS = "graph node label text encoder deconvolution neighbour spectral filter hop inverse batch"
@@ -49,7 +49,7 @@ def write_tables(folder: Path, nodes: int, edges: int, suffix: str) -> float:
 
 def load_ours(folder: Path) -> dict[str, Any]:
     """`load_tables`: with all its checks."""
-    from labeldeconv.data.tables import load_tables
+    from labeldeconv.data.tables.folder import load_tables
 
     graph = load_tables(folder).graph
     return {"nodes": graph.num_nodes, "edges": graph.num_edges, "text_mib": round(len(graph.texts.buffer) / 2**20, 1)}

@@ -25,11 +25,11 @@ from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
-from labeldeconv.comparison import compare
-from labeldeconv.config import Config
 from labeldeconv.errors import LabelDeconvError
-from labeldeconv.evaluate import paired_p
-from labeldeconv.settings import load_config
+from labeldeconv.runs.compare import compare_config
+from labeldeconv.runs.spread import paired_p
+from labeldeconv.settings.models import Config
+from labeldeconv.settings.reading import load_config
 
 ROOT = Path(__file__).parent.parent
 SHARED = ROOT.parent / "shared" / "data"
@@ -136,7 +136,7 @@ def run(chosen: list[tuple[str, str, str]], seeds: int, out: Path, deadline: flo
         start = time.time()
         config = settings(name, method)
         try:
-            row = compare(config, [config.method], [gnn], seeds, out / name / f"{method}-{gnn}").rows[0]
+            row = compare_config(config, [config.method], [gnn], seeds, out / name / f"{method}-{gnn}").rows[0]
         except LabelDeconvError as error:
             print(f"{name}: left out: {error}", flush=True)
             lacking.add(name)

@@ -16,8 +16,8 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_iter
 
-from labeldeconv.adjacency import Adjacency
 from labeldeconv.gnns.revgat import RevGAT
+from labeldeconv.propagation.adjacency import Adjacency
 
 
 class LiveBytes(TorchDispatchMode):

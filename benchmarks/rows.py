@@ -22,8 +22,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from labeldeconv.adjacency import Adjacency
-from labeldeconv.train.feed import RowFeed
+from labeldeconv.propagation.adjacency import Adjacency
+from labeldeconv.training.feed import RowFeed
 
 HOPS, BATCH = 3, 50_000
 

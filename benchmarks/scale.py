@@ -23,20 +23,20 @@ from typing import Any
 import numpy as np
 import torch
 
-from labeldeconv.adjacency import Adjacency
-from labeldeconv.config import EncoderConfig, TrainConfig
-from labeldeconv.data.planted import planted
-from labeldeconv.encoders.text import load_text_encoder
-from labeldeconv.encoders.tokens import TokenStore, write_tokens
+from labeldeconv.data.sets.planted import planted
+from labeldeconv.encoders.pretrained import load_encoder
+from labeldeconv.encoders.tokens import write_tokens
 from labeldeconv.encoders.vocabulary import used_vocabulary
 from labeldeconv.gnns.base import Psi
 from labeldeconv.gnns.gcn import GCN
+from labeldeconv.graph.task import Task
 from labeldeconv.labels.hops import write_hop_labels
 from labeldeconv.labels.inverse import InverseLabels
-from labeldeconv.record import peak_memory_mib
-from labeldeconv.task import Task
-from labeldeconv.train.encoder import train_encoder
-from labeldeconv.train.objective import Objective
+from labeldeconv.propagation.adjacency import Adjacency
+from labeldeconv.settings.models import EncoderConfig, TrainConfig
+from labeldeconv.stages.files import peak_memory_mib
+from labeldeconv.stages.stage import Folder
+from labeldeconv.training.encoder import Objective, train_encoder
 
 STEP_NODES = 320  # ten steps: compiled and warm after the first
 
@@ -57,13 +57,13 @@ def one_size(nodes: int, folder: Path) -> dict[str, Any]:
     parts: dict[str, dict[str, float]] = {}
     parts["graph"], data = measure(lambda: planted(num_nodes=nodes))
     graph = data.graph
-    encoder = load_text_encoder(EncoderConfig(layers=2))
+    encoder = load_encoder(EncoderConfig(layers=2))
     parts["csr"], adj = measure(lambda: Adjacency.from_edges(graph.edges, graph.num_nodes))
     Y = np.lib.format.open_memmap(folder / "Y.npy", mode="w+", dtype=np.float32, shape=(nodes, graph.num_classes))
     Y[:] = np.random.default_rng(0).random(Y.shape, dtype=np.float32)
     parts["hop labels"], _ = measure(lambda: write_hop_labels(adj, Y, 2, folder / "K.npy"))
-    parts["token store"], _ = measure(lambda: write_tokens(encoder, graph.texts, 32, folder))
-    store = TokenStore.open(folder, encoder.pad_id)
+    tokenizer = encoder.tokenizer_part  # its key is hashed once per process
+    parts["token store"], store = measure(lambda: write_tokens(tokenizer, graph.texts, 32, folder))
     K = np.load(folder / "K.npy", mmap_mode="r")
     task = Task("multiclass", graph.num_classes)
     psi = Psi(GCN(encoder.dim, graph.num_classes, layers=1))
@@ -71,7 +71,7 @@ def one_size(nodes: int, folder: Path) -> dict[str, Any]:
     chosen = np.sort(np.random.default_rng(0).choice(nodes, STEP_NODES, replace=False))
     config = TrainConfig(epochs=1, precision="float32")
     with used_vocabulary(encoder, store):
-        parts["ten steps"], _ = measure(lambda: train_encoder(objective, store, chosen, config, 0, folder))
+        parts["ten steps"], _ = measure(lambda: train_encoder(objective, store, chosen, config, 0, Folder(folder)))
     return {"nodes": nodes, "edges": graph.edges.shape[1], "parts": parts, "whole_mib": peak_memory_mib()}
 
 

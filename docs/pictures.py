@@ -20,10 +20,10 @@ from playwright.sync_api import Browser, sync_playwright
 from rich.console import Console
 from rich.terminal_theme import DIMMED_MONOKAI
 
-from labeldeconv.comparison import Comparison, Row
-from labeldeconv.evaluate import Spread
+from labeldeconv.cli.terminal import comparison_table
 from labeldeconv.report.html import write_report
-from labeldeconv.terminal import comparison_table
+from labeldeconv.runs.compare import Comparison, Row
+from labeldeconv.runs.spread import Spread
 
 DOCS = Path(__file__).parent
 # name, tab (or node), colour scheme, width, height

@@ -1,7 +1,8 @@
 """Label Deconvolution: node representation learning on attributed graphs.
 
-    from labeldeconv import fit
+    from labeldeconv import LabelDeconvolution, fit
     result = fit("planted", method="ld", encoder="minilm", gnn="gcn")
+    model = LabelDeconvolution(encoder="minilm", gnn="sagn").fit(graph)
 
 The names below load on first use, so that `labeldeconv --help` does not wait for torch.
 """
@@ -10,79 +11,94 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from labeldeconv.adjacency import Adjacency, propagate
-    from labeldeconv.comparison import Comparison, compare
-    from labeldeconv.config import Config
-    from labeldeconv.data.export import export_run, run_to_pyg
-    from labeldeconv.data.planted import planted
-    from labeldeconv.data.records import record_texts
-    from labeldeconv.data.sources import from_datasets, from_networkx, from_rows, from_tag_dataset
+    from labeldeconv.data.convert import from_datasets, from_networkx, from_rows, from_tag_dataset, record_texts
+    from labeldeconv.data.opening import open_data
+    from labeldeconv.data.sets.planted import planted
     from labeldeconv.encoders.base import Encoder
+    from labeldeconv.encoders.pretrained import encoder
+    from labeldeconv.encoders.tokens import Tokens
     from labeldeconv.errors import ConfigError, DataError, LabelDeconvError, MissingExtra
-    from labeldeconv.gnns.base import GNN, Psi
-    from labeldeconv.graph import AttributedGraph
+    from labeldeconv.estimator import LabelDeconvolution
+    from labeldeconv.gnns.base import GNN, Psi, register
+    from labeldeconv.graph.attributed import AttributedGraph
+    from labeldeconv.graph.split import Split
+    from labeldeconv.graph.task import Task
+    from labeldeconv.graph.texts import Texts
     from labeldeconv.labels.hops import hop_labels
-    from labeldeconv.labels.inverse import InverseLabels
-    from labeldeconv.names import open_data
-    from labeldeconv.pipeline import Result, fit, run
-    from labeldeconv.settings import load_config
-    from labeldeconv.split import Split
-    from labeldeconv.task import Task
-    from labeldeconv.texts import Texts
+    from labeldeconv.labels.inverse import InverseLabelLoss, InverseLabels
+    from labeldeconv.methods.base import Learned, Method, Run, method
+    from labeldeconv.propagation.adjacency import Adjacency, propagate
+    from labeldeconv.runs.compare import Comparison, compare, sweep
+    from labeldeconv.runs.directory import RunDirectory
+    from labeldeconv.runs.export import export_run, run_to_pyg
+    from labeldeconv.runs.fit import Result, fit
+    from labeldeconv.settings.models import Config
+    from labeldeconv.settings.reading import load_config
+    from labeldeconv.stages.cache import Cache
+    from labeldeconv.stages.keys import Reads
+    from labeldeconv.stages.stage import Artefact, Folder, session, stage
 
 __version__ = "0.1.0"
 
 _HOMES = {
-    "Adjacency": "adjacency",
-    "AttributedGraph": "graph",
-    "Comparison": "comparison",
-    "Config": "config",
-    "ConfigError": "errors",
-    "DataError": "errors",
-    "Encoder": "encoders.base",
-    "GNN": "gnns.base",
-    "InverseLabels": "labels.inverse",
-    "LabelDeconvError": "errors",
-    "MissingExtra": "errors",
-    "Psi": "gnns.base",
-    "Result": "pipeline",
-    "Split": "split",
-    "Task": "task",
-    "Texts": "texts",
-    "compare": "comparison",
-    "export_run": "data.export",
-    "fit": "pipeline",
-    "from_datasets": "data.sources",
-    "from_networkx": "data.sources",
-    "from_rows": "data.sources",
-    "from_tag_dataset": "data.sources",
-    "hop_labels": "labels.hops",
-    "load_config": "settings",
-    "open_data": "names",
-    "planted": "data.planted",
-    "propagate": "adjacency",
-    "record_texts": "data.records",
-    "run": "pipeline",
-    "run_to_pyg": "data.export",
+    "data.convert": ("from_datasets", "from_networkx", "from_rows", "from_tag_dataset", "record_texts"),
+    "data.opening": ("open_data",),
+    "data.sets.planted": ("planted",),
+    "encoders.base": ("Encoder",),
+    "encoders.pretrained": ("encoder",),
+    "encoders.tokens": ("Tokens",),
+    "errors": ("ConfigError", "DataError", "LabelDeconvError", "MissingExtra"),
+    "estimator": ("LabelDeconvolution",),
+    "gnns.base": ("GNN", "Psi", "register"),
+    "graph.attributed": ("AttributedGraph",),
+    "graph.split": ("Split",),
+    "graph.task": ("Task",),
+    "graph.texts": ("Texts",),
+    "labels.hops": ("hop_labels",),
+    "labels.inverse": ("InverseLabelLoss", "InverseLabels"),
+    "methods.base": ("Learned", "Method", "Run", "method"),
+    "propagation.adjacency": ("Adjacency", "propagate"),
+    "runs.compare": ("Comparison", "compare", "sweep"),
+    "runs.directory": ("RunDirectory",),
+    "runs.export": ("export_run", "run_to_pyg"),
+    "runs.fit": ("Result", "fit"),
+    "settings.models": ("Config",),
+    "settings.reading": ("load_config",),
+    "stages.cache": ("Cache",),
+    "stages.keys": ("Reads",),
+    "stages.stage": ("Artefact", "Folder", "session", "stage"),
 }
-__all__ = [  # noqa: RUF022 (sorted as _HOMES is)
+_HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
+__all__ = [  # noqa: RUF022 (sorted as Python sorts, capitals first)
     "Adjacency",
+    "Artefact",
     "AttributedGraph",
+    "Cache",
     "Comparison",
     "Config",
     "ConfigError",
     "DataError",
     "Encoder",
+    "Folder",
     "GNN",
+    "InverseLabelLoss",
     "InverseLabels",
     "LabelDeconvError",
+    "LabelDeconvolution",
+    "Learned",
+    "Method",
     "MissingExtra",
     "Psi",
+    "Reads",
     "Result",
+    "Run",
+    "RunDirectory",
     "Split",
     "Task",
     "Texts",
+    "Tokens",
     "compare",
+    "encoder",
     "export_run",
     "fit",
     "from_datasets",
@@ -91,19 +107,23 @@ __all__ = [  # noqa: RUF022 (sorted as _HOMES is)
     "from_tag_dataset",
     "hop_labels",
     "load_config",
+    "method",
     "open_data",
     "planted",
     "propagate",
     "record_texts",
-    "run",
+    "register",
     "run_to_pyg",
+    "session",
+    "stage",
+    "sweep",
 ]
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
+    if name not in _HOME_OF:
         raise AttributeError(f"module 'labeldeconv' has no attribute '{name}'")
-    return getattr(importlib.import_module(f"labeldeconv.{_HOMES[name]}"), name)
+    return getattr(importlib.import_module(f"labeldeconv.{_HOME_OF[name]}"), name)
 
 
 def __dir__() -> list[str]:

@@ -1,5 +1,5 @@
 """`python -m labeldeconv`."""
 
-from labeldeconv.cli import main
+from labeldeconv.cli.app import main
 
 main()

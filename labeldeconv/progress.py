@@ -1,8 +1,15 @@
-"""Progress bars on stderr: speed, time left and score so far on a terminal, silence elsewhere."""
+"""What a run says while it goes on: the logger `labeldeconv` and, on a terminal or in a notebook, a bar per stage.
+
+Everything is said through Python's `logging`. The command line shows it on stderr (`show`): on a terminal above the
+bars, elsewhere (nohup, SLURM, CI) as lines with the time, where every bar becomes a line per half minute. In a program
+of your own nothing is printed until it asks, as always: logging.basicConfig(level="INFO").
+"""
 
 from __future__ import annotations
 
+import logging
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Protocol
@@ -11,7 +18,36 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, ProgressColumn, Task, TaskProgressColumn, TextColumn, TimeRemainingColumn
 from rich.text import Text
 
+logger = logging.getLogger("labeldeconv")
 console = Console(stderr=True)
+_wanted = {"bars": True}
+EVERY = 30.0  # seconds between lines of progress off a terminal
+
+
+class _Lines(logging.Handler):
+    """Records as lines on stderr: on a terminal above the bars, elsewhere with the time; never taken for markup."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if sys.stderr.isatty():
+            style = "yellow" if record.levelno >= logging.WARNING else "dim"
+            console.print(Text(record.getMessage(), style=style), soft_wrap=True)
+        else:
+            moment = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(record.created))
+            sys.stderr.write(f"{moment} {record.getMessage()}\n")
+            sys.stderr.flush()
+
+
+def show(verbosity: int = 0) -> None:
+    """Show the log on stderr: -1 only warnings, 0 a line per stage and its progress, 1 everything."""
+    _wanted["bars"] = verbosity >= 0
+    logger.handlers = [_Lines()]
+    logger.propagate = False
+    logger.setLevel({-1: logging.WARNING, 0: logging.INFO}.get(verbosity, logging.DEBUG))
+
+
+def _draws_bars() -> bool:
+    """Whether bars can be drawn and are wanted: on a terminal or in a notebook, unless `show` said otherwise."""
+    return (sys.stderr.isatty() or console.is_jupyter) and _wanted["bars"]
 
 
 class Advance(Protocol):
@@ -52,8 +88,8 @@ def bar(label: str, total: float, unit: str = "nodes", done: float = 0) -> Itera
         with bar("encode", total=n) as advance:
             advance(32, "loss 0.71", tokens=900)
     """
-    if not sys.stderr.isatty():
-        yield lambda amount=1, note="", tokens=0: None
+    if not _draws_bars():
+        yield _Reporter(label, total, unit, done)
         return
     columns = (
         TextColumn("{task.description:<10}"),
@@ -75,7 +111,32 @@ def bar(label: str, total: float, unit: str = "nodes", done: float = 0) -> Itera
         yield advance
 
 
-def say(message: str) -> None:
-    """A line for the person at the terminal, on stderr; nothing when it is not a terminal."""
-    if sys.stderr.isatty():
-        console.print(message, highlight=False)
+class _Reporter:
+    """A bar off a terminal: a line of the log whenever EVERY seconds have passed."""
+
+    def __init__(self, label: str, total: float, unit: str, done: float) -> None:
+        self.label, self.total, self.unit, self.done, self.before = label, total, unit, done, done
+        self.tokens = 0
+        self.start = self.told = time.monotonic()
+
+    def __call__(self, amount: float = 1, note: str = "", tokens: int = 0) -> None:
+        self.done += amount
+        self.tokens += tokens
+        now = time.monotonic()
+        if now - self.told < EVERY:
+            return
+        self.told = now
+        speed = (self.done - self.before) / (now - self.start)
+        parts = [f"{self.done / max(self.total, 1e-9):.0%}", rate(speed, self.unit)] if speed else []
+        if self.tokens:
+            parts.append(rate(self.tokens / (now - self.start), "tokens"))
+        if speed:
+            parts.append(f"{duration((self.total - self.done) / speed)} left")
+        logger.info("%s: %s", self.label, ", ".join([*parts, *([note] if note else [])]))
+
+
+def duration(seconds: float) -> str:
+    """'40 s', '12 min' or '3.5 h'."""
+    if seconds < 90:
+        return f"{max(seconds, 0):.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"

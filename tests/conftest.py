@@ -1,7 +1,6 @@
 """Tests are offline, single-threaded per worker, and keep their cache to themselves."""
 
 import os
-from pathlib import Path
 
 os.environ["HF_HUB_OFFLINE"] = "1"
 os.environ["OMP_WAIT_POLICY"] = "PASSIVE"
@@ -13,12 +12,9 @@ import numpy as np
 import pytest
 import torch
 
-from labeldeconv.config import EncoderConfig
-from labeldeconv.encoders.text import load_text_encoder
-from labeldeconv.encoders.tokens import TokenStore, write_tokens
-from labeldeconv.graph import AttributedGraph
-from labeldeconv.split import Split
-from labeldeconv.texts import Texts
+from labeldeconv.graph.attributed import AttributedGraph
+from labeldeconv.graph.split import Split
+from labeldeconv.graph.texts import Texts
 
 torch.set_num_threads(1)
 
@@ -26,6 +22,18 @@ torch.set_num_threads(1)
 @pytest.fixture(autouse=True)
 def _own_cache(tmp_path, monkeypatch):
     monkeypatch.setenv("LABELDECONV_CACHE", str(tmp_path / "cache"))
+
+
+@pytest.fixture(autouse=True)
+def _own_log():
+    """The command line shows the log; no test leaves that to the next one."""
+    from labeldeconv.progress import _wanted, logger
+
+    before = logger.handlers, logger.propagate, logger.level, dict(_wanted)
+    yield
+    logger.handlers, logger.propagate, level, wanted = before
+    logger.setLevel(level)
+    _wanted.update(wanted)
 
 
 @pytest.fixture
@@ -41,29 +49,15 @@ def small_graph() -> AttributedGraph:
     )
 
 
-def random_edges(n: int, e: int, seed: int = 0) -> np.ndarray:
-    """(2, e) random edges, duplicates and self-loops included."""
-    return np.random.default_rng(seed).integers(0, n, (2, e))
-
-
-def letter_store(n: int, folder: Path) -> TokenStore:
-    """Tokens of n short texts, one letter of three repeated, for the tiny encoder; written to a new folder."""
-    encoder = load_text_encoder(EncoderConfig(name="tiny"))
-    folder.mkdir()
-    write_tokens(encoder, Texts.from_strings("abc"[i % 3] * (3 + i % 5) for i in range(n)), 32, folder)
-    return TokenStore.open(folder, encoder.pad_id)
-
-
 @pytest.fixture(scope="session")
 def comparison(tmp_path_factory):
     """Run directories of pne, wo-ld and ld with GCN over two seeds on planted:80, made once per worker."""
-    from labeldeconv import compare, load_config
-    from labeldeconv.record import Cache
+    from labeldeconv import compare
 
     folder = tmp_path_factory.mktemp("comparison")
-    settings = {"data": "planted:80", "encoder.name": "tiny", "encoder.max_tokens": 16, "gnn.hidden": 8}
-    config = load_config(None, {**settings, "gnn.epochs": 5, "labels.hops": 2, "train.epochs": 2})
-    compare(config, ["pne", "wo-ld", "ld"], ["gcn"], 2, folder / "out", cache=Cache(folder / "cache"))
+    quick = {"encoder": "tiny", "encoder__max_tokens": 16, "gnn__hidden": 8, "gnn__epochs": 5, "train__epochs": 2}
+    methods = ["pne", "wo-ld", "ld"]
+    compare("planted:80", methods=methods, seeds=2, out=folder / "out", cache=folder / "cache", labels__hops=2, **quick)
     return folder / "out"
 
 

@@ -4,19 +4,19 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
-from conftest import random_edges
 
 from labeldeconv import fit
-from labeldeconv.adjacency import Adjacency
-from labeldeconv.config import AdjacencyConfig, EncoderConfig
-from labeldeconv.data.planted import planted
-from labeldeconv.encoders.text import load_text_encoder
+from labeldeconv.data.sets.planted import planted
+from labeldeconv.encoders.pretrained import load_encoder
 from labeldeconv.gnns.base import Psi
 from labeldeconv.gnns.gcn import GCN
+from labeldeconv.graph.task import Task
 from labeldeconv.labels.hops import hop_labels
 from labeldeconv.labels.inverse import InverseLabels
-from labeldeconv.task import Task
-from labeldeconv.train.objective import Objective
+from labeldeconv.propagation.adjacency import Adjacency
+from labeldeconv.settings.models import AdjacencyConfig, EncoderConfig
+from labeldeconv.training.encoder import Objective
+from tests.samples import random_edges
 
 # Section 4.1: G = ({1,2,3,4}, {(1,2),(2,1),(3,4),(4,3)}), X = (e1, e2, e2, e3), Y = (e2, e1, e3, e2).
 EDGES = np.array([[0, 1, 2, 3], [1, 0, 3, 2]])
@@ -164,7 +164,7 @@ class TestInverseLabels:
     def test_implementation_loss_and_objective(self, labels, kind):
         task = Task(kind, self.c)
         torch.manual_seed(0)
-        encoder, gnn = load_text_encoder(EncoderConfig(name="tiny")), GCN(32, self.c, hidden=8, norm="layer")
+        encoder, gnn = load_encoder(EncoderConfig(name="tiny")), GCN(32, self.c, hidden=8, norm="layer")
         objective = Objective(encoder, Psi(gnn), self.targets(labels, 0.5, task), task).eval()
         ids, tokens, mask = np.array([3, 1, 7]), torch.randint(5, 200, (3, 6)), torch.ones(3, 6, dtype=torch.long)
         logits = gnn.psi(encoder(tokens, mask))

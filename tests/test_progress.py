@@ -1,6 +1,7 @@
-"""Bars: speed in words, a terminal that sees them, silence elsewhere."""
+"""Bars on a terminal, lines of the log elsewhere, and silence where it is asked for."""
 
 import io
+import re
 
 import pytest
 from rich.console import Console
@@ -38,24 +39,91 @@ def test_bar_shows_speed_tokens_time_and_note(terminal):
     assert "0:00:00" in shown  # time left
 
 
-def test_silence_off_a_terminal(monkeypatch):
-    out = io.StringIO()
-    monkeypatch.setattr(progress, "console", Console(file=out, force_terminal=True))
-    with progress.bar("train", total=10) as advance:
-        advance(10, "done", tokens=5)
-    progress.say("hello")
-    assert out.getvalue() == ""
+@pytest.fixture
+def shown(monkeypatch):
+    """What `show` prints, on a terminal or off it."""
+
+    def start(verbosity, terminal):
+        out = io.StringIO()
+        out.isatty = lambda: terminal  # type: ignore[method-assign]
+        monkeypatch.setattr("sys.stderr", out)
+        monkeypatch.setattr(progress, "console", Console(file=out, force_terminal=terminal, width=140))
+        progress.show(verbosity)
+        return out
+
+    return start
 
 
-def test_fit_tells_its_stages(terminal, tmp_path):
+def fitted(tmp_path):
     from labeldeconv import fit
 
     settings = {"encoder": "tiny", "gnn__hidden": 8, "gnn__epochs": 2, "train__epochs": 1}
     fit("planted:60", method="ld", out=tmp_path / "run", **settings)
-    shown = terminal.getvalue()
+
+
+def test_off_a_terminal_every_stage_is_a_line_with_its_time(shown, tmp_path):
+    out = shown(0, terminal=False)
+    fitted(tmp_path)
+    lines = out.getvalue().splitlines()
+    assert re.match(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d tokens +\d+\.\d s$", lines[1])
+    assert [line.split()[2] for line in lines] == [
+        "graph",
+        "tokens",
+        "encode",
+        "first",
+        "pseudo",
+        "hops",
+        "train",
+        "features",
+        "gnn",
+    ]
+    assert "\x1b" not in out.getvalue()
+    fitted(tmp_path)
+    assert "now from the cache" in out.getvalue()
+
+
+def test_off_a_terminal_progress_is_a_line_per_half_minute(shown, monkeypatch):
+    out = shown(0, terminal=False)
+    now = iter(range(0, 10_000, 12))
+    monkeypatch.setattr(progress.time, "monotonic", lambda: float(next(now)))
+    with progress.bar("train", total=100) as advance:
+        for _ in range(10):
+            advance(5, "loss 0.5", tokens=60)
+    lines = [line.partition(" train: ")[2] for line in out.getvalue().splitlines()]
+    assert lines[0] == "15%, 2.4 s/node, 5.0 tokens/s, 3 min left, loss 0.5"
+    assert len(lines) == 3  # 120 seconds
+
+
+def test_on_a_terminal_lines_stand_above_the_bars(shown, tmp_path):
+    out = shown(0, terminal=True)
+    fitted(tmp_path)
     for stage in ("tokens", "encode", "first gnn", "hops", "train", "features", "gnn"):
-        assert stage in shown
-    assert "best" in shown
-    assert "cache" not in shown
-    fit("planted:60", method="ld", out=tmp_path / "run", **settings)
-    assert "now from the cache" in terminal.getvalue()
+        assert stage in out.getvalue()
+    assert "best" in out.getvalue()
+
+
+def test_quiet_and_verbose(shown, tmp_path):
+    out = shown(-1, terminal=True)
+    fitted(tmp_path)
+    progress.logger.warning("odd")
+    assert "odd" in out.getvalue()
+    assert "train" not in out.getvalue()
+    out = shown(1, terminal=False)
+    fitted(tmp_path / "again")
+    assert "graph" in out.getvalue()
+
+
+def test_texts_of_users_are_no_markup(shown):
+    out = shown(0, terminal=True)
+    progress.logger.info("%s", "[red]x[/nothing]")
+    assert "[red]x[/nothing]" in out.getvalue()
+
+
+@pytest.mark.parametrize(("seconds", "text"), [(40, "40 s"), (700, "12 min"), (12_600, "3.5 h")])
+def test_duration(seconds, text):
+    assert progress.duration(seconds) == text
+
+
+def test_a_program_of_ones_own_hears_nothing_unless_it_asks(tmp_path, capsys):
+    fitted(tmp_path)
+    assert capsys.readouterr() == ("", "")

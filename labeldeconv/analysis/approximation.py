@@ -2,9 +2,9 @@
 
     labeldeconv analyze approximation DATA --epochs 200
 
-All four are trained on the same X_PNE by full-batch gradient descent, without early stopping. SpeGCN is A-hat^N MLP(X)
-and SpeGNN sum_i theta_i A-hat^i MLP(X) with i up to N C, N layers and C groups of the RevGAT. The plot is an SVG made
-here, so that it needs no extra.
+All four are trained on the same X_PNE by full-batch gradient descent, without early stopping, a GNN and its twin with
+the same settings. SpeGCN is A-hat^N MLP(X) and SpeGNN sum_i theta_i A-hat^i MLP(X) with i up to N C, N layers and C
+groups of the RevGAT. The plot is an SVG made here, so that it needs no extra.
 """
 
 from __future__ import annotations
@@ -12,19 +12,21 @@ from __future__ import annotations
 import csv
 import io
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from labeldeconv import stages
-from labeldeconv.analysis.curves import Curve, line_chart
-from labeldeconv.config import Config
-from labeldeconv.graph import AttributedGraph
-from labeldeconv.names import open_data
-from labeldeconv.pipeline import make_job
-from labeldeconv.record import Cache, write_json, write_text
-from labeldeconv.settings import load_config
-from labeldeconv.task import Task
+from labeldeconv.analysis.line_chart import Curve, line_chart
+from labeldeconv.gnns.architecture import Architecture
+from labeldeconv.graph.attributed import AttributedGraph
+from labeldeconv.graph.task import Task
+from labeldeconv.methods.base import Run
+from labeldeconv.runs.fit import open_graph, plain_name, prepare, resolve
+from labeldeconv.settings.models import Config
+from labeldeconv.settings.reading import load_config
+from labeldeconv.stages.files import write_json, write_text
+from labeldeconv.stages.stage import session
+from labeldeconv.training.features import Features
 
 GROUPS = 2  # C of the RevGAT
 PAIRS = (("gcn", "spegcn"), ("revgat", "spegnn"))
@@ -81,34 +83,38 @@ class Approximation:
 
 
 def approximation(
-    config: Config,
-    epochs: int = 200,
-    out: Path | None = None,
-    graph: AttributedGraph | None = None,
-    cache: Cache | None = None,
+    config: Config, epochs: int = 200, out: Path | None = None, graph: AttributedGraph | None = None
 ) -> Approximation:
-    """Train the four GNNs on X_PNE of `config.data` and write numbers and plot."""
-    cache = cache or Cache()
-    graph = graph or open_data(config.data, config.data_seed, cache).graph
-    graph = graph.resplit(config.split, config.data_seed)
-    curves = [_train(name, config, epochs, graph, cache) for pair in PAIRS for name in pair]
-    out = out or Path("runs") / f"{graph.name}-approximation"
+    """Train the four GNNs on X_PNE of `config.data`, or of a given graph, and write numbers and plot."""
+    with session():
+        settings = resolve(config)
+        whole = open_graph(settings, graph)
+        first = prepare(settings, whole)
+        X = first.features(None, "encode")
+        curves = [curve for pair in PAIRS for curve in _train_pair(pair, config, epochs, first, X)]
+    out = out or Path("runs") / f"{plain_name(whole.name)}-approximation"
     out.mkdir(parents=True, exist_ok=True)
-    result = Approximation(graph.name, Task.of(graph).metric, curves, out)
+    result = Approximation(whole.name, Task.of(whole).metric, curves, out)
     write_text(out / "approximation.csv", result.to_csv())
     write_text(out / "approximation.svg", result.to_svg())
     write_json(out / "approximation.json", result.to_dict())
     return result
 
 
-def _train(name: str, config: Config, epochs: int, graph: AttributedGraph, cache: Cache) -> Training:
-    layers = max(config.gnn.layers, 3) if name in ("revgat", "spegnn") else config.gnn.layers  # 3: one reversible block
-    options: dict[str, Any] = {"revgat": {"groups": GROUPS}, "spegnn": {"convolutions": layers * GROUPS}}.get(name, {})
-    settings = {"name": name, "options": options, "layers": layers, "epochs": epochs, "patience": epochs}
-    settings |= {"batching": "full", "eval_every": 1}
-    job = make_job(load_config(config, {f"gnn.{k}": v for k, v in settings.items()}), graph, cache)
-    stage = stages.gnn(job, stages.encode(job))
-    rows = [json.loads(line) for line in (stage.path / "epochs.jsonl").read_text().splitlines()]
+def _train_pair(pair: tuple[str, str], config: Config, epochs: int, first: Run, X: Features) -> list[Training]:
+    """The curves of a GNN and of its twin, whose settings are those that the data set and the GNN suggest."""
+    shared = {"name": pair[0], "options": {}, "epochs": epochs, "patience": epochs, "batching": "full", "eval_every": 1}
+    settings = resolve(load_config(config, {f"gnn.{name}": value for name, value in shared.items()}))
+    layers = max(settings.gnn.layers, 3) if "revgat" in pair else settings.gnn.layers  # 3: one reversible block
+    options: dict[str, dict[str, Any]] = {"revgat": {"groups": GROUPS}, "spegnn": {"convolutions": layers * GROUPS}}
+    own = [{"gnn.name": name, "gnn.layers": layers, "gnn.options": options.get(name, {})} for name in pair]
+    return [_train(load_config(settings, names), first, X) for names in own]
+
+
+def _train(settings: Config, first: Run, X: Features) -> Training:
+    name, whole = settings.gnn.name, first.whole
+    trained = replace(first, settings=settings, architecture=Architecture.of(settings.gnn)).gnn(X, label=name)
+    rows = [json.loads(line) for line in trained.log.read_text(encoding="utf-8").splitlines()]
     columns = {key: [row[key] for row in rows] for key in ("epoch", "loss", "val")}
-    scores = stage.info["val"], stage.info["test"]
-    return Training(name, columns["epoch"], columns["loss"], columns["val"], *scores)
+    test = Task.of(whole).score(trained.logits[whole.split.test], whole.labels[whole.split.test])
+    return Training(name, columns["epoch"], columns["loss"], columns["val"], trained.val, test)

@@ -22,24 +22,23 @@ differences of test scores.
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
+from scipy.optimize import nnls
 
-from labeldeconv.adjacency import Adjacency, propagate
-from labeldeconv.analysis.card import homophily
+from labeldeconv.analysis.card import homophily, isolated, labelled
+from labeldeconv.analysis.known import hops_of
 from labeldeconv.analysis.outcome import Outcome, outcome
-from labeldeconv.analysis.runs import run_directories
-from labeldeconv.config import Config
-from labeldeconv.data.inductive import training_view
 from labeldeconv.errors import DataError
-from labeldeconv.graph import AttributedGraph
-from labeldeconv.names import gnn_builder
-from labeldeconv.task import Task
+from labeldeconv.gnns.architecture import Architecture
+from labeldeconv.graph.attributed import AttributedGraph
+from labeldeconv.graph.task import Task
+from labeldeconv.propagation.adjacency import Adjacency, propagate
+from labeldeconv.runs.directory import open_runs
+from labeldeconv.settings.models import Config
 
 SMALL = 0.1  # a residual, or a share of its square, that is not worth a method
 INDEPENDENT = 0.05  # labels of which neighbours explain less than this do not depend on the graph
@@ -110,23 +109,26 @@ def bias(
 
     Args:
         source: a graph, or the directory of a run or comparison, whose settings are then taken.
-        config: settings that give N, the GNN and its A-hat; default all defaults.
+        config: resolved settings that give N, the GNN and its A-hat; default all defaults, or those of the run.
         nodes: whose labels are read.
     """
     if isinstance(source, AttributedGraph):
         return Bias(source.name, before_training(source, config or Config(), nodes), None)
-    runs = run_directories(source)
-    graph = runs[0].graph()
-    return Bias(graph.name, before_training(graph, config or runs[0].config(), nodes), outcome(runs))
+    runs = open_runs(source)
+    graph, hops = runs[0].graph, None if config else hops_of(runs[0])
+    return Bias(graph.name, before_training(graph, config or runs[0].config(), nodes, hops), outcome(runs))
 
 
-def before_training(graph: AttributedGraph, config: Config, nodes: Literal["train", "labelled"] = "train") -> Before:
-    """The quantities of `Before` for the GNN and N of the settings."""
-    view = training_view(graph) if nodes == "train" else graph.induced(_labelled(graph), graph.name)
+def before_training(
+    graph: AttributedGraph, config: Config, nodes: Literal["train", "labelled"] = "train", hops: int | None = None
+) -> Before:
+    """The quantities of `Before` for the A-hats of the settings and for N, `hops`, or the N of the settings."""
+    view = graph.training_view() if nodes == "train" else graph.induced(np.flatnonzero(labelled(graph)), graph.name)
     task, labels = Task.of(graph), config.labels
     if view.num_nodes < 2:
         raise DataError(f"graph '{graph.name}': at least 2 labelled nodes expected, got {view.num_nodes}")
-    hops = gnn_builder(config.gnn, graph.num_classes)(1).hops if labels.hops is None else labels.hops
+    if hops is None:
+        hops = Architecture.of(config.gnn).hops if labels.hops is None else labels.hops
     adj = Adjacency.from_edges(view.edges, view.num_nodes, labels.adjacency.model_copy(update={"normalization": "row"}))
     # Rows of a row-normalised A-hat sum to 1, so that centred labels stay centred; the eigenvalues are the same.
     by_row = config.gnn.adjacency.model_copy(update={"normalization": "row"})
@@ -135,7 +137,7 @@ def before_training(graph: AttributedGraph, config: Config, nodes: Literal["trai
     mean = np.nan_to_num(np.nanmean(targets, axis=0))
     Y = np.where(np.isnan(targets), mean, targets)
     residuals = _residuals(Y - mean, adj, phi, hops)
-    alone = _alone(adj)
+    alone = isolated(adj)
     K = list(propagate(adj, Y, max(hops, 1)))
     conflict = float((K[1].argmax(1) != Y.argmax(1)).mean()) if task.kind == "multiclass" else None
     dependence = _dependence(Y - mean, view)
@@ -144,7 +146,7 @@ def before_training(graph: AttributedGraph, config: Config, nodes: Literal["trai
     return Before(
         nodes=view.num_nodes,
         hops=hops,
-        isolated=round(float(_alone(Adjacency.from_edges(graph.edges, graph.num_nodes)).mean()), 4),
+        isolated=round(float(isolated(Adjacency.from_edges(graph.edges, graph.num_nodes)).mean()), 4),
         alone=round(float(alone.mean()), 4),
         homophily=homophily(view),
         conflict=None if conflict is None else round(conflict, 4),
@@ -185,15 +187,18 @@ def _residuals(Y: np.ndarray, adj: Adjacency, phi: Adjacency, hops: int) -> dict
 
 
 def _nonnegative(gram: np.ndarray, cross: np.ndarray, size: int) -> np.ndarray:
-    """Non-negative least squares (size,): the best of the least squares over all sets of hops that need no sign."""
-    best, least = np.zeros(size), 0.0
-    for count in range(1, len(cross) + 1):
-        for chosen in map(list, itertools.combinations(range(len(cross)), count)):
-            x = np.linalg.lstsq(gram[np.ix_(chosen, chosen)], cross[chosen], rcond=1e-12)[0]
-            if (x >= 0).all() and -cross[chosen] @ x < least:
-                best, least = np.zeros(size), float(-cross[chosen] @ x)
-                best[chosen] = x
-    return best
+    """Non-negative least squares (size,) from X^T X (h, h) and X^T y (h,), 0 behind h; of equal hops the first counts.
+
+    scipy wants X and y themselves, which are as long as all labels. Any root of the Gram matrix stands for them: here
+    that of its eigenvalues, without those that are 0 up to rounding, so that dependent hops do no harm.
+    """
+    values, U = np.linalg.eigh(gram)
+    root = np.sqrt(np.where(values > 1e-12 * values[-1], values, 0.0))
+    target = np.divide(U.T @ cross, root, out=np.zeros(len(root)), where=root > 0)
+    order = 1 - 1e-9 * np.arange(len(cross))  # a column's scale changes no answer, but decides between equal columns
+    out = np.zeros(size)
+    out[: len(cross)] = order * nnls(root[:, None] * U.T * order, target)[0]
+    return out
 
 
 def _scaled(gamma: np.ndarray) -> list[float]:
@@ -207,26 +212,17 @@ def _dependence(Y: np.ndarray, view: AttributedGraph) -> float:
     _, one, two = propagate(adj, Y, 2)
     own = (adj @ (1.0 / np.diff(adj.indptr))[:, None])[:, 0]  # diagonal of A-hat^2: walks there and back
     inner = np.maximum(1 - own, 1e-9)[:, None]
-    gone = _alone(adj)[:, None]
+    gone = isolated(adj)[:, None]
     columns = [np.where(gone, 0.0, one), np.where(gone | (inner < 1e-6), 0.0, (two - own[:, None] * Y) / inner)]
     X, y = np.stack([c.reshape(-1) for c in columns], axis=1), Y.reshape(-1)
     left = y - X @ np.linalg.lstsq(X, y, rcond=None)[0]
     return 1 - float(left @ left) / max(float(y @ y), 1e-300)
 
 
-def _alone(adj: Adjacency) -> np.ndarray:
-    """Nodes (n,) that are their own only neighbour."""
-    return (np.diff(adj.indptr) == 1) & (adj.indices[adj.indptr[:-1]] == np.arange(adj.num_nodes))
-
-
-def _labelled(graph: AttributedGraph) -> np.ndarray:
-    return np.flatnonzero(graph.labels >= 0 if graph.task == "multiclass" else (graph.labels >= 0).any(1))
-
-
 def _verdict(dependence: float, found: dict[str, Any]) -> tuple[bool, str]:
     """Whether LD can help, and one sentence why."""
     labels, inverse, free = found["residual_labels"], found["residual_inverse"], found["residual_free"]
-    gamma = _numbers(found["gamma"])
+    gamma = ", ".join(f"{g:.2f}" for g in found["gamma"])
     if labels < SMALL:
         return False, (
             f"LD is not needed: labels pass the convolution almost unchanged (error {labels:.2f}), "
@@ -247,7 +243,3 @@ def _verdict(dependence: float, found: dict[str, Any]) -> tuple[bool, str]:
         f"LD is unlikely to remove the bias: behind the convolution, targets Y leave an error of {labels:.2f} and no "
         f"mix of hop labels with weights of a softmax leaves less than {inverse:.2f}{signed}."
     )
-
-
-def _numbers(values: Sequence[float]) -> str:
-    return ", ".join(f"{v:.2f}" for v in values)

@@ -1,4 +1,4 @@
-"""The data card: what `inspect` says of a graph before anything is trained."""
+"""The data card: what `inspect` says of a graph before anything is trained, and what is counted for it."""
 
 from __future__ import annotations
 
@@ -6,17 +6,15 @@ from typing import Any
 
 import numpy as np
 
-from labeldeconv.adjacency import Adjacency
-from labeldeconv.graph import AttributedGraph
-from labeldeconv.split import ROLES
+from labeldeconv.graph.attributed import AttributedGraph
+from labeldeconv.graph.split import ROLES
+from labeldeconv.propagation.adjacency import Adjacency
 
 
 def data_card(graph: AttributedGraph) -> dict[str, Any]:
     """Nodes, undirected edges, degrees, classes, split, homophily and text lengths as plain values."""
     adj = Adjacency.from_edges(graph.edges, graph.num_nodes)
-    degree = np.diff(adj.indptr)
-    isolated = (degree == 1) & (adj.indices[adj.indptr[:-1]] == np.arange(graph.num_nodes))
-    degree = np.where(isolated, 0, degree)
+    degree = degrees(adj)
     lengths = graph.texts.lengths()
     return {
         "name": graph.name,
@@ -27,10 +25,10 @@ def data_card(graph: AttributedGraph) -> dict[str, Any]:
             "median": float(np.median(degree)),
             "max": int(degree.max()),
         },
-        "isolated": int(isolated.sum()),
+        "isolated": int(isolated(adj).sum()),
         "task": graph.task,
         "classes": graph.num_classes,
-        "labelled": int((graph.labels >= 0).sum() if graph.task == "multiclass" else (graph.labels >= 0).any(1).sum()),
+        "labelled": int(labelled(graph).sum()),
         "split": {role: len(graph.split.ids(role)) for role in ROLES},
         "homophily": homophily(graph, adj),
         "attributes": graph.attributes,
@@ -41,10 +39,25 @@ def data_card(graph: AttributedGraph) -> dict[str, Any]:
     }
 
 
+def isolated(adj: Adjacency) -> np.ndarray:
+    """Whether a node (n,) has no neighbour but itself."""
+    return (np.diff(adj.indptr) == 1) & (adj.indices[adj.indptr[:-1]] == np.arange(adj.num_nodes))
+
+
+def degrees(adj: Adjacency) -> np.ndarray:
+    """Neighbours of each node (n,); the diagonal that an isolated node gets does not count."""
+    return np.where(isolated(adj), 0, np.diff(adj.indptr))
+
+
+def labelled(graph: AttributedGraph) -> np.ndarray:
+    """Whether a label of a node (n,) is known; of a multi-label node, at least one."""
+    return np.asarray(graph.labels >= 0 if graph.task == "multiclass" else (graph.labels >= 0).any(1))
+
+
 def homophily(graph: AttributedGraph, adj: Adjacency | None = None) -> float | None:
     """Share of edges whose ends agree: same class, or mean Jaccard index of the positives (multi-label).
 
-    Edges with an unlabelled end do not count; None where no edge counts.
+    Edges with an unlabelled end do not count; the answer is None where no edge counts.
     """
     adj = adj or Adjacency.from_edges(graph.edges, graph.num_nodes)
     rows = np.repeat(np.arange(graph.num_nodes), np.diff(adj.indptr))

@@ -15,36 +15,26 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-from labeldeconv.analysis.runs import RunDirectory, run_directories
-
-# Table "complexity of different training methods": time and memory of the encoder phase, what supervises the encoder.
-# FNE and WO/LD are GLEM's row with other nodes. PNE and given features train no encoder.
-COMPLEXITY = {
-    "fne": ("O(|V_train|)", "O(|B|)", "Y"),
-    "wo-ld": ("O(|V|)", "O(|B|)", "Y"),
-    "ld": ("O(|V|)", "O(|B|)", "Y & A"),
-    "glem": ("O(|V|)", "O(|B|)", "Y"),
-    "giant": ("O(||A||_0)", "O(|B|)", "A"),
-    "joint-gas": ("O(|V| |G(B)|/|B|)", "O(|G(B)|)", "Y & A"),
-    "joint-sage": ("O(|V| |G(B)|/|B|)", "O(|G(B)|)", "Y & A"),
-}
+from labeldeconv.methods.base import METHODS
+from labeldeconv.runs.directory import RunDirectory, open_runs
 
 
 @dataclass(frozen=True)
 class StageCost:
-    """One stage: mean seconds and encoder passes over seeds, largest peak memory; None where not recorded."""
+    """One stage: mean seconds and encoder passes over seeds, largest peak memory; None where the system tells none."""
 
     stage: str
     seconds: float
     peak_mib: float | None
-    passes: float | None
+    passes: float
 
 
 @dataclass(frozen=True)
 class MethodCost:
     """One method with one GNN: means over seeds; `batch` and `subgraph` are |B| and |G(B)|.
 
-    `time`, `memory` and `signals` are the paper's complexities.
+    `time`, `memory` and `signals` are the paper's complexities, None where no encoder is trained or the method is not
+    known here.
     """
 
     run: str
@@ -89,21 +79,20 @@ class Cost:
 
 def cost(path: str | Path) -> Cost:
     """Costs of a run, or of every method of a comparison."""
-    runs = run_directories(path)
+    runs = open_runs(path)
     cells = {cell: list(found) for cell, found in groupby(sorted(runs, key=lambda r: r.cell), lambda r: r.cell)}
     return Cost(sorted((_method(cell, found) for cell, found in cells.items()), key=lambda m: m.seconds))
 
 
 def _method(cell: str, runs: Sequence[RunDirectory]) -> MethodCost:
-    first, nodes = runs[0], runs[0].graph().num_nodes
+    first, nodes = runs[0], runs[0].graph.num_nodes
     labels = list(dict.fromkeys(label for r in runs for label in r.result["seconds"]))
     stages = [_stage(label, runs, nodes) for label in labels]
     peaks = [s.peak_mib for s in stages if s.peak_mib is not None]
-    settings = first.result["settings"]
-    phase = settings["joint" if first.method.startswith("joint") else "train"]
-    epochs = settings["giant"]["epochs"] if first.method == "giant" else phase["epochs"]
+    method, config = METHODS.get(first.method), first.config()
+    epochs = method.epochs(config) if method else config.train.epochs
+    theory = method.complexity if method else None
     trained = [s.seconds for s in stages if s.stage.split()[0] == "train"]
-    time, memory, signals = COMPLEXITY.get(first.method, (None, None, None))
     return MethodCost(
         run=cell,
         method=first.method,
@@ -115,18 +104,17 @@ def _method(cell: str, runs: Sequence[RunDirectory]) -> MethodCost:
         seconds_per_epoch=round(statistics.fmean(trained) / epochs, 3) if trained else None,
         peak_mib=max(peaks, default=None),
         encoder_passes=round(statistics.fmean(r.result["encoder_nodes"] for r in runs) / nodes, 3),
-        batch=first.result.get("batch", phase["batch_nodes"] if trained else None),
-        subgraph=first.result.get("subgraph", phase["batch_nodes"] if trained else None),
-        time=time,
-        memory=memory,
-        signals=signals,
+        batch=first.result["batch"],
+        subgraph=first.result["subgraph"],
+        time=theory.time if theory else None,
+        memory=theory.memory if theory else None,
+        signals=theory.signals if theory else None,
         stages=stages,
     )
 
 
 def _stage(label: str, runs: Sequence[RunDirectory], nodes: int) -> StageCost:
     peaks = [peak for r in runs if (peak := r.result["peak_mib"].get(label)) is not None]
-    counts = [r.result["encoder_nodes_by_stage"] for r in runs if "encoder_nodes_by_stage" in r.result]
-    passes = statistics.fmean(c.get(label, 0) for c in counts) / nodes if counts else None
+    passes = statistics.fmean(r.result["encoder_nodes_by_stage"].get(label, 0) for r in runs) / nodes
     seconds = statistics.fmean(r.result["seconds"].get(label, 0.0) for r in runs)
-    return StageCost(label, round(seconds, 3), max(peaks, default=None), None if passes is None else round(passes, 3))
+    return StageCost(label, round(seconds, 3), max(peaks, default=None), round(passes, 3))

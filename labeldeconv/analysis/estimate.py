@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import time
-from math import ceil
+from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import torch
 
-from labeldeconv.config import Config
 from labeldeconv.encoders.base import Encoder
-from labeldeconv.encoders.tokens import TokenStore
-from labeldeconv.graph import AttributedGraph
-from labeldeconv.methods.giant import trained_levels
-from labeldeconv.names import encoder_builder, gnn_builder
+from labeldeconv.encoders.pretrained import Pretrained
+from labeldeconv.encoders.tokens import Tokens
+from labeldeconv.gnns.architecture import Architecture
+from labeldeconv.graph.attributed import AttributedGraph
+from labeldeconv.methods.base import Work, method_named
+from labeldeconv.methods.giant import neighbourhood_nodes
+from labeldeconv.runs.fit import resolve
+from labeldeconv.settings.models import Config
 
 SAMPLE = 1000  # texts tokenised to estimate the lengths
 PROBE_TOKENS = 1024  # tokens of the measured step
@@ -23,31 +27,32 @@ MIB = 1 << 20
 
 def estimate(graph: AttributedGraph, config: Config) -> dict[str, Any]:
     """Tokens per node, and disk (MiB), memory (MiB) and seconds of `fit` with these settings and an empty cache."""
-    encoder = encoder_builder(config.encoder)()
+    config = resolve(config)
+    encoder = Pretrained(config.encoder).load()
     store, longest = _sample_tokens(encoder, graph, config.encoder.max_tokens)
     n, mean = graph.num_nodes, float(store.lengths.mean())
     train_speed, export_speed = _speeds(encoder, store)
     weights = sum(p.numel() for p in encoder.parameters())
-    gnn = gnn_builder(config.gnn, graph.num_classes)(encoder.dim)
+    gnn = Architecture.of(config.gnn).sample
     hops = (gnn.hops if config.labels.hops is None else config.labels.hops) + 1
-    trained, exports, gnns = work(graph, config, gnn.hops)
+    asked = work(graph, config, gnn.hops)
     rows = n * encoder.dim * (gnn.hops + 1) if gnn.feed == "rows" else 2 * n * encoder.dim
     disk = {
         "graph": graph.texts.lengths().sum() + 8 * graph.num_edges + 16 * n,
         "tokens": n * (2 * mean + 8),
-        "features": exports * 2 * n * encoder.dim,
+        "features": asked.exports * 2 * n * encoder.dim,
         "hop labels": 4 * n * hops * graph.num_classes if config.method in ("ld", "wo-ld") else 0,
-        "encoder and checkpoint": 16 * weights if trained else 0,
+        "encoder and checkpoint": 16 * weights if asked.trained else 0,
     }
     seconds = {
-        "encoder training": trained * mean / train_speed,
-        "features": exports * n * mean / export_speed,
-        "gnn (at most)": gnns * config.gnn.epochs * n * config.gnn.hidden * encoder.dim * 12 / _matmul_speed(),
+        "encoder training": asked.trained * mean / train_speed,
+        "features": asked.exports * n * mean / export_speed,
+        "gnn (at most)": asked.gnns * config.gnn.epochs * n * config.gnn.hidden * encoder.dim * 12 / _matmul_speed(),
     }
     widest = min(config.train.batch_tokens, config.train.batch_nodes * longest)
     memory = {
-        "encoder, gradients, AdamW": 16 * weights if trained else 4 * weights,
-        "activations of a batch": widest * encoder.dim * 4 * 34 * _layers(encoder) if trained else 0,
+        "encoder, gradients, AdamW": 16 * weights if asked.trained else 4 * weights,
+        "activations of a batch": widest * encoder.dim * 4 * 34 * _layers(encoder) if asked.trained else 0,
         "features and GNN": 4 * rows + 16 * n * config.gnn.hidden,
         "adjacency": 24 * 2 * graph.num_edges,
     }
@@ -65,49 +70,28 @@ def estimate(graph: AttributedGraph, config: Config) -> dict[str, Any]:
     }
 
 
-def work(graph: AttributedGraph, config: Config, convolutions: int) -> tuple[float, int, int]:
-    """At most so many: nodes the encoder is trained on, over all epochs; exports of all nodes; GNNs trained."""
-    n, train, epochs = graph.num_nodes, len(graph.split.train), config.train.epochs
-    neighborhoods = config.giant.epochs * n * len(trained_levels(n, config.giant))
-    method, rounds, joint = config.method, config.labels.rounds, config.joint
-    joint_fixed = config.train.lr == 0  # joint training then reads the features instead of encoding
-    trained: float
-    if method == "given":
-        return 0, 0, 1
-    if method == "pne":
-        trained, exports, gnns = 0, 1, 1
-    elif method == "fne":
-        trained, exports, gnns = epochs * train, 1, 1
-    elif method == "giant":
-        return neighborhoods, 1, 1
-    elif method == "glem":
-        rounds = config.glem.rounds
-        trained = rounds * epochs * min(n, train * (1 + config.glem.encoder_ratio))
-        trained += epochs * train if config.glem.first == "encoder" else 0
-        exports, gnns = rounds + 1, rounds + 1
-    elif method == "joint-sage":  # every target draws a tree of neighbours
-        drawn = joint.batch_nodes * sum(joint.fanout**k for k in range(convolutions + 1))
-        trained = 0 if joint_fixed else joint.epochs * ceil(train / joint.batch_nodes) * min(n, drawn)
-        exports, gnns = 2 if joint_fixed else 1, 0
-    elif method == "joint-gas":
-        trained = 0 if joint_fixed else joint.epochs * n * (1 + joint.max_neighbors / joint.batch_nodes)
-        exports, gnns = 2, 0
-    else:
-        trained = rounds * epochs * (n if config.labels.nodes == "all" else train)
-        exports, gnns = rounds + 1, rounds + 1
-    return trained + (neighborhoods if config.encoder.adapt == "giant" else 0), exports, gnns
+def work(graph: AttributedGraph, config: Config, hops: int) -> Work:
+    """What the method of resolved settings costs at most with a GNN of `hops` convolutions.
+
+    Nodes on which the encoder is adapted to the graph first count among those that it is trained on.
+    """
+    method = method_named(config.method)
+    asked = method.work(graph, config, hops)
+    if config.encoder.adapt == "none" or not method.adapts:
+        return asked
+    return replace(asked, trained=asked.trained + neighbourhood_nodes(graph, config))
 
 
-def _sample_tokens(encoder: Encoder, graph: AttributedGraph, max_tokens: int) -> tuple[TokenStore, int]:
+def _sample_tokens(encoder: Encoder, graph: AttributedGraph, max_tokens: int) -> tuple[Tokens, int]:
     rng = np.random.default_rng(0)
     ids = np.sort(rng.choice(graph.num_nodes, min(SAMPLE, graph.num_nodes), replace=False))
     rows = encoder.tokenize(graph.texts.take(ids), max_tokens)
     lengths = np.array([len(row) for row in rows])
     flat = np.fromiter((t for row in rows for t in row), dtype=np.int64)
-    return TokenStore(flat, np.concatenate([[0], np.cumsum(lengths)]), encoder.pad_id), int(lengths.max())
+    return Tokens(flat, np.concatenate([[0], np.cumsum(lengths)]), encoder.pad_id), int(lengths.max())
 
 
-def _speeds(encoder: Encoder, store: TokenStore) -> tuple[float, float]:
+def _speeds(encoder: Encoder, store: Tokens) -> tuple[float, float]:
     """Tokens per second of a training step and of inference, on a batch of ordinary texts."""
     order = np.argsort(np.abs(store.lengths - np.median(store.lengths)), kind="stable")
     batch = store.batch(order[: max(1, min(len(order), int(PROBE_TOKENS / max(1.0, float(np.median(store.lengths))))))])
@@ -129,7 +113,7 @@ def _matmul_speed() -> float:
     return 2 * 512**3 / _time(lambda: a @ a)
 
 
-def _time(step: Any) -> float:
+def _time(step: Callable[[], Any]) -> float:
     """Best of three after a warm-up."""
     step()
     best = float("inf")

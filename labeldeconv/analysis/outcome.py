@@ -12,14 +12,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from safetensors.torch import load_file
 
-from labeldeconv.analysis.runs import RunDirectory
-from labeldeconv.evaluate import paired_p
-from labeldeconv.gnns.base import Psi
-from labeldeconv.names import gnn_builder
-from labeldeconv.stages import psi_logits
-from labeldeconv.task import Task
+from labeldeconv.analysis.known import known_architecture
+from labeldeconv.graph.task import Task
+from labeldeconv.runs.directory import RunDirectory
+from labeldeconv.runs.spread import paired_p
+from labeldeconv.training.encoder import PsiHead, psi_logits
 
 PAIRS = (
     ("ld", "wo-ld"),
@@ -36,7 +34,7 @@ class RunOutcome:
     """One run: test scores of the GNN and of psi on the encoder alone, and how its targets differ from Y.
 
     Args:
-        psi_test: None where the method has no psi.
+        psi_test: None where the method has no psi, or its GNN is not known here.
         agreement: share of nodes for which psi and the GNN name the same class (multi-label: the same labels).
         target_distance: || Y(gamma) - Y || / || Y || at the final gamma; None without inverse labels.
     """
@@ -91,17 +89,14 @@ def _run(run: RunDirectory) -> RunOutcome:
 
 
 def _psi(run: RunDirectory) -> tuple[float | None, float | None]:
-    """Test score of psi on the run's features, and its agreement with the GNN."""
-    weights = run.path / "psi.safetensors"
-    # GIANT's head predicts clusters, and GLEM's psi may be of a later round than its features.
-    if run.method in ("giant", "glem") or not weights.is_file():
+    """Test score of psi on the run's features, and its agreement with the GNN; None where there is no psi to run."""
+    weights, architecture = run.psi_weights, known_architecture(run)
+    if weights is None or architecture is None:
         return None, None
-    config, graph = run.config(), run.graph()
-    x = np.load(run.path / "features.npy", mmap_mode="r")
-    norm = "batch" if run.method.startswith("joint") else config.train.psi_norm
-    psi = Psi(gnn_builder(config.gnn, graph.num_classes)(x.shape[1]), norm)
-    psi.gnn.load_state_dict(load_file(weights))
-    alone, whole = psi_logits(psi, x), np.load(run.path / "logits.npy")
+    graph = run.graph
+    norm = "batch" if run.method.startswith("joint") else run.settings["train"]["psi_norm"]  # joint: the GNN itself
+    alone = psi_logits(PsiHead(architecture, graph.num_classes, norm), weights, run.features)
+    whole = np.asarray(run.logits)
     multiclass = graph.task == "multiclass"
     same = alone.argmax(1) == whole.argmax(1) if multiclass else (alone > 0) == (whole > 0)
     test = graph.split.test

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
-from labeldeconv.record import write_json, write_text
+from labeldeconv.stages.files import write_json, write_text
 
 
 class Analysis(Protocol):

@@ -18,11 +18,11 @@ from typing import Any
 
 import numpy as np
 
-from labeldeconv.analysis.runs import run_with_gamma
 from labeldeconv.analysis.tfidf import Tfidf
 from labeldeconv.errors import DataError
-from labeldeconv.graph import AttributedGraph
-from labeldeconv.task import Task
+from labeldeconv.graph.attributed import AttributedGraph
+from labeldeconv.graph.task import Task
+from labeldeconv.runs.directory import run_with_gamma
 
 DIFFERENT = 0.5  # label similarity up to which labels count as different; multi-class ones are 0 or 1
 NEIGHBOURS = 5  # nearest texts looked up per node
@@ -110,7 +110,7 @@ def similarity(
     graph, K = source.labelled_graph()
     task, texts = Task.of(graph), Tfidf.of(graph)
     rng = np.random.default_rng(seed)
-    usable = np.flatnonzero(_labelled(graph) & ~texts.empty)
+    usable = np.flatnonzero(_with_a_class(graph) & ~texts.empty)
     if len(usable) < 4:
         raise DataError(f"{run}: at least 4 labelled nodes with a text expected, got {len(usable)}")
 
@@ -165,7 +165,8 @@ def similarity(
     )
 
 
-def _labelled(graph: AttributedGraph) -> np.ndarray:
+def _with_a_class(graph: AttributedGraph) -> np.ndarray:
+    """Whether a node (n,) has a class, or a positive label: labels without one have no direction to compare."""
     return np.asarray(graph.labels >= 0 if graph.task == "multiclass" else (graph.labels > 0).any(1))
 
 

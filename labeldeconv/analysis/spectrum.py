@@ -5,8 +5,9 @@
 Assumption 2 wants no multiple eigenvalue of L-hat = I - A-hat and no frequency that the features lack; Assumption 1 and
 Proposition 1 want phi(A-hat) = sum_i theta_i A-hat^i invertible: phi(lambda) != 0 for every eigenvalue lambda of A-hat.
 D^-1 A and D^-1/2 A D^-1/2 have the same eigenvalues; the symmetric one is decomposed. Up to `dense_nodes` nodes all
-of it is exact. Above, the density of eigenvalues and of a signal's energy come from Chebyshev moments, the ends from
-Lanczos, and multiplicities of 1, -1 and 0 from the structure: R_multi is then a lower bound, N_miss an estimate.
+of it is exact. Above, the density of eigenvalues and of a signal's energy come from Chebyshev moments, multiplicities
+of 1, -1 and 0 from the structure, and the lower end from Lanczos unless a bipartite component makes it -1: R_multi is
+then a lower bound, N_miss an estimate.
 
 A frequency is a distinct eigenvalue and is missing where the whole eigenspace is orthogonal to the signal, so that the
 count does not depend on the basis chosen inside it.
@@ -20,21 +21,22 @@ from typing import Any
 
 import numpy as np
 
-from labeldeconv.adjacency import Adjacency
-from labeldeconv.analysis.chebyshev import binned, chebyshev_moments, lanczos
+from labeldeconv.analysis.chebyshev import binned, chebyshev_moments, lowest_eigenvalue
+from labeldeconv.analysis.known import convolutions_of
 from labeldeconv.analysis.phi import Invertibility, bounded_phi, exact_phi, power
-from labeldeconv.analysis.runs import RunDirectory
 from labeldeconv.analysis.structure import known_eigenvalues
-from labeldeconv.config import AdjacencyConfig, Config
 from labeldeconv.errors import DataError
-from labeldeconv.graph import AttributedGraph
-from labeldeconv.names import gnn_builder
-from labeldeconv.task import Task
+from labeldeconv.gnns.architecture import Architecture
+from labeldeconv.graph.attributed import AttributedGraph
+from labeldeconv.graph.task import Task
+from labeldeconv.propagation.adjacency import Adjacency
+from labeldeconv.runs.directory import RunDirectory
+from labeldeconv.settings.models import AdjacencyConfig, Config
 
 DENSE_NODES = 4000  # about 20 s and 0.5 GB
 EQUAL = 1e-8  # eigenvalues closer than this are one
 MISSING = 1e-10  # energy per dimension below this share of the mean is none (amplitude: 1e-5)
-BINS, PROBES, LANCZOS_STEPS = 50, 16, 80
+BINS, PROBES = 50, 16
 SHOWN = 10  # multiple eigenvalues listed
 
 
@@ -133,7 +135,7 @@ def spectrum(
     }
     grid = np.linspace(-1.0, 1.0, BINS + 1)
     filters = {name: [float(c) for c in theta] for name, theta in (phi or {}).items()}
-    exact = n <= dense_nodes
+    exact = n <= max(dense_nodes, 1)  # Lanczos needs two nodes
     rest = _dense(adj, signals, filters, grid) if exact else _estimated(adj, signals, filters, grid, moments, seed)
     return Spectrum(**head, exact=exact, bins=grid.round(4).tolist(), **rest)
 
@@ -153,10 +155,12 @@ def spectrum_for(
     """
     signals = label_signal(graph)
     if run is not None:
-        signals["features"] = np.load(run.path / "features.npy", mmap_mode="r")
+        signals["features"] = run.features
     elif graph.features is not None:
         signals["given features"] = graph.features
-    number = gnn_builder(config.gnn, graph.num_classes)(1).hops if hops is None else hops
+    number = hops
+    if number is None:
+        number = Architecture.of(config.gnn).hops if run is None else convolutions_of(run)
     phi = {f"A-hat^{number}": power(number)}
     if run is not None and run.gamma:
         phi["inverse labels (gamma)"] = run.gamma
@@ -210,8 +214,8 @@ def _estimated(
 ) -> dict[str, Any]:
     n, rng = adj.num_nodes, np.random.default_rng(seed)
     known = known_eigenvalues(adj)
-    ritz, residual = lanczos(adj, rng.standard_normal(n), LANCZOS_STEPS)
-    low, high = max(-1.0, float(ritz[0] - residual[0])), 1.0
+    start = rng.standard_normal(n)
+    low, high = -1.0 if -1.0 in known else lowest_eigenvalue(adj, start), 1.0
     density = np.array(_shares(binned(chebyshev_moments(adj, rng.choice([-1.0, 1.0], (n, PROBES)), moments), grid)))
     missing, energy = {}, {}
     for name, x in signals.items():

@@ -6,16 +6,17 @@ of two of them is an eigenvector, so m such nodes give it m - 1 times. These are
 
 from __future__ import annotations
 
-import numba
 import numpy as np
+from scipy.sparse import csr_array
+from scipy.sparse.csgraph import connected_components
 
-from labeldeconv.adjacency import Adjacency
+from labeldeconv.propagation.adjacency import Adjacency
 
 
 def known_eigenvalues(adj: Adjacency) -> dict[float, int]:
     """Eigenvalues 1, -1 and 0 of an undirected A-hat with their multiplicity (of 0: at least); absent ones left out."""
-    components, bipartite = _components(adj.indptr, adj.indices)
-    known = {1.0: int(components), -1.0: int(bipartite), 0.0: same_neighbours(adj)}
+    components, bipartite = _components(adj)
+    known = {1.0: components, -1.0: bipartite, 0.0: same_neighbours(adj)}
     return {value: count for value, count in known.items() if count}
 
 
@@ -26,30 +27,20 @@ def same_neighbours(adj: Adjacency) -> int:
     return adj.num_nodes - len(np.unique(np.stack([sums, np.diff(adj.indptr).astype(np.uint64)]), axis=1).T)
 
 
-@numba.njit(cache=True, nogil=True)
-def _components(indptr: np.ndarray, indices: np.ndarray) -> tuple[int, int]:
-    """Connected components, and how many of them can be coloured with two colours."""
-    n = len(indptr) - 1
-    colour = np.full(n, -1, np.int8)
-    queue = np.empty(n, np.int64)
-    components = bipartite = 0
-    for root in range(n):
-        if colour[root] >= 0:
-            continue
-        components += 1
-        colour[root] = 0
-        queue[0] = root
-        head, tail, two = 0, 1, True
-        while head < tail:
-            i = queue[head]
-            head += 1
-            for p in range(indptr[i], indptr[i + 1]):
-                j = indices[p]
-                if colour[j] < 0:
-                    colour[j] = 1 - colour[i]
-                    queue[tail] = j
-                    tail += 1
-                elif colour[j] == colour[i]:
-                    two = False
-        bipartite += two
-    return components, bipartite
+def _components(adj: Adjacency) -> tuple[int, int]:
+    """Connected components of an undirected A-hat, and how many of them can be coloured with two colours.
+
+    The bipartite double cover has the nodes (i, 0) and (i, 1), and an edge i-j of the graph joins (i, 0) with (j, 1)
+    and (i, 1) with (j, 0). A component that can be coloured falls apart into two there; any other one stays whole.
+    Every edge counts both ways, so that strong components are the components; they need no transposed matrix.
+    20 million entries take 5 s and 480 MB, where one of the estimate's 128 products with A-hat takes 3 s.
+    """
+    n, entries = adj.num_nodes, len(adj.indices)
+    ones = np.ones(2 * entries)
+    graph = csr_array((ones[:entries], adj.indices, adj.indptr), shape=(n, n))
+    indptr = np.concatenate([adj.indptr, adj.indptr[1:] + entries])
+    cover = csr_array((ones, np.concatenate([adj.indices + n, adj.indices]), indptr), shape=(2 * n, 2 * n))
+    single, double = (
+        int(connected_components(matrix, connection="strong", return_labels=False)) for matrix in (graph, cover)
+    )
+    return single, double - single

@@ -1,1 +1,1 @@
-"""Where attributed graphs come from: own tables and the planted generator."""
+"""Where attributed graphs come from: own tables, Python objects, public data sets, the planted generator."""

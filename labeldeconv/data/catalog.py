@@ -1,6 +1,10 @@
-"""Real data sets by name or by what lies in a folder: how to read each, and what its cache key is made of.
+"""Data sets by name: each registers itself, in its own file under data/sets or in a module of the user.
 
-    NAME[:ARGUMENT][@FOLDER]      ogbn-arxiv, ogbn-arxiv@ROOT, string:4932@FOLDER, wordnet, debian-tags
+    NAME[:ARGUMENT][@FOLDER]      planted:500, ogbn-arxiv@ROOT, string:4932@FOLDER, mymodule:mine
+
+    @dataset("mine", "my papers, label = venue")
+    def mine(request: Request) -> Source:
+        return MySource(Files.named(request.folder or Path("papers"), ["papers.csv"]), request.seed)
 
 Without @FOLDER, raw files are looked for under LABELDECONV_DATA (default: the folder 'data' of the working directory),
 WordNet where Debian installs it, and Debian's indices are fetched once into the cache.
@@ -8,95 +12,136 @@ WordNet where Debian installs it, and Debian's indices are fetched once into the
 
 from __future__ import annotations
 
+import importlib.util
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from labeldeconv.data import debian, ogb, ogb_files, string_db, wordnet
-from labeldeconv.data.findings import Loaded
-from labeldeconv.data.raw_files import data_root
-from labeldeconv.data.text_files import fingerprint, first_of
-from labeldeconv.errors import DataError
-
-REAL_DATA = {
-    "ogbn-arxiv": "OGB's papers with titles and abstracts, from raw files under LABELDECONV_DATA",
-    "ogbn-products": "OGB's products with titles and descriptions, likewise",
-    "ogbn-proteins": "OGB's proteins with sequences, likewise",
-    "debian": "the packages of this machine's Debian or Ubuntu archive, label = section",
-    "debian-tags": "the same with debtags as multi-label targets",
-    "string": "string:SPECIES[:SCORE]@FOLDER, a species of STRING from its download files and labels.tsv",
-    "wordnet": "WordNet synsets with glosses (Debian's package wordnet-base), label = lexicographer file",
-}
+from labeldeconv.data.origin import Source
+from labeldeconv.errors import ConfigError, DataError
+from labeldeconv.registry import Registry
 
 
 @dataclass(frozen=True)
-class Reader:
-    """How to make one graph: `parts` is all it depends on, for the cache key."""
+class Request:
+    """What is asked of a data set.
 
-    parts: Mapping[str, Any]
-    load: Callable[[], Loaded]
+    Args:
+        name: of the data set.
+        written: the whole name as the user wrote it, for messages.
+        argument: what stands after the colon.
+        folder: what stands after the @; it exists.
+        seed: makes the split of data sets without one, and everything random in generated ones.
+        recognised: whether the user gave the folder alone, and the data set was found by what lies in it.
+    """
+
+    name: str
+    written: str
+    argument: str = ""
+    folder: Path | None = None
+    seed: int = 0
+    recognised: bool = False
 
 
-def named_reader(name: str, seed: int, cache: Path) -> Reader | None:
-    """The reader of a name such as 'string:4932@FOLDER'; None if it is not the name of real data."""
-    whole, _, place = name.partition("@")
-    base, _, argument = whole.partition(":")
-    if base not in REAL_DATA:
+MakeSource = Callable[[Request], Source]
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """A data set.
+
+    Args:
+        name: what a user calls it.
+        summary: what it is, in a line.
+        source: gives the source of a request; it finds the files and says what is missing, but reads no graph.
+        suggests: settings by dotted names, used where the user says nothing else.
+        recognise: tells whether a folder holds its raw files; None for data sets that are only asked for by name.
+        takes_argument: whether something may stand after the colon.
+    """
+
+    name: str
+    summary: str
+    source: MakeSource
+    suggests: Mapping[str, Any]
+    recognise: Callable[[Path], bool] | None
+    takes_argument: bool
+
+
+_ORDER = ("planted", "planted-multilabel", "planted-protein", "ogbn-arxiv", "ogbn-products", "ogbn-proteins")
+DATASETS: Registry[Dataset] = Registry("data", "labeldeconv.data.sets", first=_ORDER)
+
+
+def dataset(
+    name: str,
+    summary: str,
+    *,
+    suggests: Mapping[str, Any] | None = None,
+    recognise: Callable[[Path], bool] | None = None,
+    takes_argument: bool = False,
+) -> Callable[[MakeSource], MakeSource]:
+    """Register a function from a `Request` to a `Source` as a data set; the function has it as attribute `dataset`.
+
+    Several decorators on one function give it several names; `Request.name` tells them apart.
+    """
+
+    def register(function: MakeSource) -> MakeSource:
+        made = Dataset(name, summary, function, dict(suggests or {}), recognise, takes_argument)
+        DATASETS.add(name, made)
+        function.dataset = made  # type: ignore[attr-defined]
+        return function
+
+    return register
+
+
+def named_source(name: str, seed: int = 0) -> Source | None:
+    """The source of NAME[:ARGUMENT][@FOLDER]; None where NAME is no data set."""
+    found = _parse(name)
+    if found is None:
         return None
+    chosen, argument, place = found
     folder = Path(place) if place else None
     if folder is not None and not folder.is_dir():
         raise DataError(f"data '{name}': {folder} is no folder")
-    if argument and base != "string":
-        raise DataError(f"data '{name}': '{base}' takes nothing after a colon; --max-nodes takes a part of it")
-    if base in ogb_files.SPECS:
-        return _ogb(ogb_files.SPECS[base], folder or data_root())
-    if base == "string":
-        return _string(name, folder or data_root() / "string", argument, seed)
-    if base == "wordnet":
-        return _wordnet(folder or wordnet.FOLDER, seed)
-    return _debian(folder or cache / "debian", fetch=folder is None, tags=base == "debian-tags", seed=seed)
+    if argument and not chosen.takes_argument:
+        hint = "--max-nodes takes a part of it"
+        raise DataError(f"data '{name}': '{chosen.name}' takes nothing after a colon; {hint}")
+    return chosen.source(Request(chosen.name, name, argument, folder, seed))
 
 
-def folder_reader(folder: Path, seed: int) -> Reader | None:
-    """The reader of a folder of raw files, recognised by their names; None if there are none we know."""
-    if spec := ogb_files.recognise(folder):
-        return _ogb(spec, folder)
-    if species := string_db.species_in(folder):
-        return _string(str(folder), folder, species[0] if len(species) == 1 else "", seed)
-    if first_of(folder, ["data.noun"]):
-        return _wordnet(folder, seed)
-    if first_of(folder, ["Packages"]):
-        return _debian(folder, fetch=False, tags=False, seed=seed)
+def folder_source(folder: Path, seed: int = 0) -> Source | None:
+    """The source of a folder of raw files, recognised by their names; None where no data set knows them."""
+    for known in DATASETS.values():
+        if known.recognise is not None and known.recognise(folder):
+            return known.source(Request(known.name, str(folder), "", folder, seed, recognised=True))
     return None
 
 
-def _ogb(spec: ogb_files.OgbSpec, root: Path) -> Reader:
-    folder = root / spec.folder
-    files = ogb.ogb_files(spec, root if not folder.is_dir() and ogb_files.recognise(root) else folder)
-    parts = {"ogb": spec.name, "files": fingerprint(files.values()), "version": 1}
-    return Reader(parts, lambda: ogb.load_ogb(spec, files))
+def suggestions(name: str) -> dict[str, Any]:
+    """The settings, by dotted names, that the data set of a name suggests: none for folders. No data are read."""
+    whole, sign, most = name.rpartition("#")
+    found = _parse(whole if sign and most.isdigit() else name)
+    return {} if found is None else dict(found[0].suggests)
 
 
-def _string(name: str, folder: Path, argument: str, seed: int) -> Reader:
-    species, _, text = argument.partition(":")
-    score = text or str(string_db.SCORE)
-    if not species.isdigit() or not (score.isdigit() and int(score) <= 1000):
-        there = ", ".join(string_db.species_in(folder)) or "none"
-        form = "string:SPECIES or string:SPECIES:SCORE expected, such as string:4932:400"
-        raise DataError(f"data '{name}': {form}; species in {folder}: {there}")
-    files = string_db.string_files(folder, species)
-    parts = {"string": species, "score": int(score), "seed": seed, "files": fingerprint(files.values()), "version": 1}
-    return Reader(parts, lambda: string_db.load_string(files, species, int(score), seed))
+def _parse(name: str) -> tuple[Dataset, str, str] | None:
+    """Data set, argument and folder of a name; None where it names no data set, but perhaps a folder."""
+    whole, _, place = name.partition("@")
+    base, _, rest = whole.partition(":")
+    if base in DATASETS:
+        return DATASETS[base], rest, place
+    if not rest or Path(name).exists() or not _is_module(base):
+        return None
+    attribute, _, argument = rest.partition(":")
+    found: Any = DATASETS.named(f"{base}:{attribute}")
+    found = getattr(found, "dataset", found)
+    if not isinstance(found, Dataset):
+        raise ConfigError(f"data '{name}': {base}:{attribute} is no data set; @dataset makes a function one")
+    return found, argument, place
 
 
-def _wordnet(folder: Path, seed: int) -> Reader:
-    files = wordnet.wordnet_files(folder)
-    parts = {"wordnet": fingerprint(files), "seed": seed, "version": 1}
-    return Reader(parts, lambda: wordnet.load_wordnet(files, seed))
-
-
-def _debian(folder: Path, fetch: bool, tags: bool, seed: int) -> Reader:
-    files = debian.debian_files(folder, fetch)
-    parts = {"debian": fingerprint(files), "tags": tags, "seed": seed, "version": 1}
-    return Reader(parts, lambda: debian.load_debian(files, tags, seed))
+def _is_module(name: str) -> bool:
+    try:
+        return all(part.isidentifier() for part in name.split(".")) and importlib.util.find_spec(name) is not None
+    except (ImportError, ValueError):
+        return False

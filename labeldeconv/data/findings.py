@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import NoReturn
 
 from labeldeconv.errors import DataError
-from labeldeconv.graph import AttributedGraph
+from labeldeconv.graph.attributed import AttributedGraph
 
 EXAMPLES = 5  # how many rows a message names
 

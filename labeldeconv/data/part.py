@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from labeldeconv.adjacency import Adjacency
 from labeldeconv.errors import DataError
-from labeldeconv.graph import AttributedGraph
-from labeldeconv.split import ROLES, Split
+from labeldeconv.graph.attributed import AttributedGraph
+from labeldeconv.graph.split import ROLES, Split
+from labeldeconv.propagation.adjacency import Adjacency
 
 FANOUT = 8  # neighbours a node may bring in per round, so that one hub does not fill the part
 TRIES = 50  # components looked at

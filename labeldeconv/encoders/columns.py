@@ -8,21 +8,21 @@ any other: a record's tokens are, column by column, the number of its tokens and
 
 from __future__ import annotations
 
-import hashlib
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
 import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
-from labeldeconv.config import EncoderConfig
-from labeldeconv.encoders.attributes import CategoryEncoder, NumberEncoder
-from labeldeconv.encoders.base import Encoder
+from labeldeconv.encoders.base import Encoder, state_key
 from labeldeconv.encoders.image import ImageEncoder, load_image_encoder
+from labeldeconv.encoders.values import CategoryEncoder, NumberEncoder
 from labeldeconv.errors import ConfigError, DataError, nearest
-from labeldeconv.record import write_json
+from labeldeconv.settings.models import EncoderConfig
+from labeldeconv.stages.files import write_json
+from labeldeconv.stages.keys import digest
 
 COLUMNS, FUSION = "columns.json", "fusion.safetensors"
 IMAGE = "image:"
@@ -101,13 +101,27 @@ class ColumnsEncoder(Encoder):
             except NotImplementedError:
                 continue
 
-    def identity(self) -> str:
+    def tokenizer_key(self) -> str:
+        """Hash of the columns and their tokenizers."""
+        return digest([(name, encoder.tokenizer_key()) for name, encoder in self.by_column().items()])
+
+    def weights_key(self) -> str:
         """Hash of the columns, their encoders and the linear layer."""
-        whole = hashlib.blake2b(digest_size=12)
-        whole.update(repr([(name, encoder.identity()) for name, encoder in self.by_column().items()]).encode())
-        for tensor in self.fusion.state_dict().values():
-            whole.update(tensor.detach().cpu().numpy().tobytes())
-        return whole.hexdigest()
+        parts = [(name, encoder.weights_key()) for name, encoder in self.by_column().items()]
+        return digest([parts, state_key(self.fusion)])
+
+    @property
+    def opens_files(self) -> bool:
+        """Whether one of its encoders does."""
+        return any(encoder.opens_files for encoder in self.by_column().values())
+
+    def files_key(self, texts: Iterable[str]) -> str | None:
+        """Hash of the files that columns name, of images and of whatever else opens files."""
+        opening = {name: e for name, e in self.by_column().items() if e.opens_files}
+        if not opening:
+            return None
+        records = [self._record(text) for text in texts]
+        return digest([e.files_key([record[name] for record in records]) for name, e in opening.items()])
 
     def _record(self, text: str) -> dict[str, str]:
         try:

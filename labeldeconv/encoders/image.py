@@ -5,17 +5,19 @@ The attribute is the path of the image, its tokens the bytes of that path: image
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from labeldeconv.config import EncoderConfig
-from labeldeconv.encoders.base import Encoder
-from labeldeconv.encoders.text import keep_first_layers, quiet_transformers, without_random_pooler
+from labeldeconv.encoders.base import Encoder, state_key
+from labeldeconv.encoders.huggingface import VOLATILE, keep_first_layers, quiet_transformers, without_random_pooler
 from labeldeconv.errors import ConfigError, DataError, MissingExtra
+from labeldeconv.settings.models import EncoderConfig
+from labeldeconv.stages.files import checksum
+from labeldeconv.stages.keys import digest
 
 
 class ImageEncoder(Encoder):
@@ -52,6 +54,18 @@ class ImageEncoder(Encoder):
     def tokenize(self, texts: Sequence[str], max_tokens: int) -> list[list[int]]:
         """The bytes of each path, never cut."""
         return [list(text.strip().encode("utf-8")) for text in texts]
+
+    def weights_key(self) -> str:
+        """Hash of the weights, the model's own settings and those of its image processor."""
+        model: Any = self.model
+        settings = {k: v for k, v in model.config.to_dict().items() if k not in VOLATILE}
+        processing = self.processor.to_dict()
+        return digest([str(sorted(settings.items())), str(sorted(processing.items())), state_key(model)])
+
+    def files_key(self, texts: Iterable[str]) -> str | None:
+        """Hash of the content of every image that is there."""
+        paths = (Path(text.strip()) for text in texts)
+        return digest([checksum(path) if path.is_file() else None for path in paths])
 
     def save(self, folder: Path) -> None:
         """Write a folder that transformers opens."""

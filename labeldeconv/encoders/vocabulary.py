@@ -17,7 +17,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from labeldeconv.encoders.base import Encoder
-from labeldeconv.encoders.tokens import TokenStore
+from labeldeconv.encoders.tokens import Tokens
 
 WORTH = 0.8  # share of the vocabulary in use above which nothing is done
 CHUNK = 1 << 24  # tokens looked at at a time
@@ -41,14 +41,14 @@ class UsedEmbedding(nn.Module):
 
 
 @contextmanager
-def used_vocabulary(encoder: Encoder, store: TokenStore) -> Iterator[None]:
-    """Inside, `encoder` holds only the word vectors of tokens in `store`; afterwards all, the used ones trained."""
+def used_vocabulary(encoder: Encoder, tokens: Tokens) -> Iterator[None]:
+    """Inside, `encoder` holds only the word vectors of tokens in `tokens`; afterwards all, the used ones trained."""
     model: Any = getattr(encoder, "model", None)
     whole = model.get_input_embeddings() if hasattr(model, "get_input_embeddings") else None
     if not isinstance(whole, nn.Embedding) or not whole.weight.requires_grad:
         yield
         return
-    used = used_tokens(store, whole.num_embeddings, {store.pad_id, whole.padding_idx or 0})
+    used = used_tokens(tokens, whole.num_embeddings, {tokens.pad_id, whole.padding_idx or 0})
     if len(used) > WORTH * whole.num_embeddings:
         yield
         return
@@ -62,10 +62,10 @@ def used_vocabulary(encoder: Encoder, store: TokenStore) -> Iterator[None]:
         model.set_input_embeddings(whole)
 
 
-def used_tokens(store: TokenStore, vocabulary: int, always: set[int]) -> np.ndarray:
+def used_tokens(tokens: Tokens, vocabulary: int, always: set[int]) -> np.ndarray:
     """Token ids that occur, ascending, and `always`."""
     seen = np.zeros(vocabulary, bool)
     seen[list(always)] = True
-    for start in range(0, len(store.tokens), CHUNK):
-        seen[store.tokens[start : start + CHUNK]] = True
+    for start in range(0, len(tokens.ids), CHUNK):
+        seen[tokens.ids[start : start + CHUNK]] = True
     return np.flatnonzero(seen)

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch_geometric.nn import GATConv
 from torch_geometric.utils import softmax
 
-from labeldeconv.gnns.weighted_sum import weighted_sum
+from labeldeconv.propagation.weighted_sum import weighted_sum
 
 
 class Attention(GATConv):

@@ -1,4 +1,4 @@
-"""The contract of a GNN: forward, psi, hops and how it is fed; and Psi, the head put behind the encoder.
+"""The contract of a GNN: forward, psi, hops and how it is fed; its registry; and Psi, the head behind the encoder.
 
 GNN(F; A, theta) is approximated by phi(A-hat) psi(F) (eqn:spectral_gnn): psi is the same network with A replaced by I
 (Appendix A.2). BatchNorm inside psi sees encoder batches of a few nodes: by measurement (gnns/norms.py) its batch
@@ -9,14 +9,15 @@ weights of the first GNN changed LD with GCN by +0.3 +- 1.0 points (24 pairs) an
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
-from typing import Any, ClassVar, Literal
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, ClassVar, Literal, TypeVar
 
 from torch import Tensor, nn
 
-from labeldeconv.adjacency import Adjacency
 from labeldeconv.errors import ConfigError, DataError
 from labeldeconv.gnns.norms import PsiNorm, replace_batch_norms
+from labeldeconv.propagation.adjacency import Adjacency
+from labeldeconv.registry import Registry
 
 Step = Callable[[Tensor, Adjacency], Tensor]
 
@@ -31,12 +32,16 @@ class GNN(nn.Module, ABC):
 
     Attributes:
         psi_exact: psi(x) equals forward where every node is its own and only neighbour.
+        least_layers: fewest layers it can have; a data set's suggestion of fewer is raised to it.
+        suggests: settings by dotted names that it brings; they stand under what the user and the data set say.
         edge_dim: width of the edge features it reads from `adj.edge_values`; 0 for none.
         label_hops: hops over which train labels are propagated into the second input (b, c) of a GNN fed by rows; 0 for
             none.
     """
 
     feed: ClassVar[Literal["graph", "rows"]]
+    least_layers: ClassVar[int] = 1
+    suggests: ClassVar[Mapping[str, Any]] = {}
     psi_exact: bool = False
     edge_dim: int = 0
     label_hops: int = 0
@@ -56,9 +61,11 @@ class GNN(nn.Module, ABC):
         """Bias (c,) of the last linear map, so that outputs can start at the labels' frequencies; None: has none."""
         return None
 
-    @abstractmethod
     def psi(self, x: Tensor) -> Tensor:
-        """Features (b, d) to logits (b, c) with the same weights and A replaced by I."""
+        """Features (b, d) to logits (b, c) with the same weights and A replaced by I; here forward itself, with I."""
+        if self.feed == "rows":
+            return self(x.unsqueeze(1).expand(-1, self.hops + 1, -1))
+        return self(x, Adjacency.identity(len(x)))
 
     def steps(self) -> Sequence[Step] | None:
         """Forward as steps of one convolution each: step(h (s, .), rows of A-hat (t, s)) gives (t, .).
@@ -82,6 +89,22 @@ class GNN(nn.Module, ABC):
             got = f"{tuple(x.shape)} {x.dtype}" if isinstance(x, Tensor) else type(x).__name__
             shape = ", ".join(map(str, wanted))
             raise DataError(f"{type(self).__name__}: features ({shape}) of a floating type expected, got {got}")
+
+
+GNNS: Registry[type[GNN]] = Registry(
+    "gnn.name", "labeldeconv.gnns", ("gcn", "gat", "revgat", "gamlp", "sagn", "spegcn", "spegnn")
+)
+Kind = TypeVar("Kind", bound=type[GNN])
+
+
+def register(name: str) -> Callable[[Kind], Kind]:
+    """Give a GNN its name in settings and on the command line."""
+
+    def add(kind: Kind) -> Kind:
+        GNNS.add(name, kind)
+        return kind
+
+    return add
 
 
 class Psi(nn.Module):

@@ -10,11 +10,12 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch_geometric.nn import MLP
 
-from labeldeconv.gnns.base import GNN, require
+from labeldeconv.gnns.base import GNN, register, require
 from labeldeconv.gnns.label_branch import LabelBranch
 from labeldeconv.gnns.norms import make_norm, mlp_norm
 
 
+@register("gamlp")
 class GAMLP(GNN):
     """Graph attention multi-layer perceptron.
 

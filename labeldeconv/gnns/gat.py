@@ -13,12 +13,13 @@ from typing import Any
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from labeldeconv.adjacency import Adjacency
 from labeldeconv.gnns.attention import Attention, drop_edges
-from labeldeconv.gnns.base import GNN, Step, require
+from labeldeconv.gnns.base import GNN, Step, register, require
 from labeldeconv.gnns.norms import make_norm
+from labeldeconv.propagation.adjacency import Adjacency
 
 
+@register("gat")
 class GAT(GNN):
     """Graph attention network with edge features.
 

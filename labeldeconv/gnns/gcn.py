@@ -11,11 +11,12 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch_geometric.nn import GCNConv
 
-from labeldeconv.adjacency import Adjacency, convolve
-from labeldeconv.gnns.base import GNN, Step
+from labeldeconv.gnns.base import GNN, Step, register
 from labeldeconv.gnns.norms import make_norm
+from labeldeconv.propagation.adjacency import Adjacency, convolve
 
 
+@register("gcn")
 class GCN(GNN):
     """Graph convolutional network with batch normalisation between layers.
 

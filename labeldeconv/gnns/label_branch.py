@@ -1,7 +1,7 @@
 """The label branch of GAMLP and SAGN: + MLP(H_Y) on the logits, from train labels propagated over the graph.
 
-PyG has none. The GNN sees an input (b, c), never labels: `train/self_training.py` makes it. psi leaves it out (beta = 0
-in Appendix A.2).
+PyG has none. The GNN sees an input (b, c), never labels: `training/supervision.py` makes it. psi leaves it out
+(beta = 0 in Appendix A.2).
 """
 
 from __future__ import annotations

@@ -18,10 +18,10 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch_geometric.nn import GroupAddRev
 
-from labeldeconv.adjacency import Adjacency
 from labeldeconv.gnns.attention import Attention, drop_edges
-from labeldeconv.gnns.base import GNN, Step, require
+from labeldeconv.gnns.base import GNN, Step, register, require
 from labeldeconv.gnns.norms import make_norm
+from labeldeconv.propagation.adjacency import Adjacency
 
 
 class _Group(nn.Module):
@@ -38,6 +38,7 @@ class _Group(nn.Module):
         return self.conv.alone(h) if edges is None else self.conv(h, edges, len(h) if targets is None else targets)
 
 
+@register("revgat")
 class RevGAT(GNN):
     """Reversible graph attention network.
 
@@ -58,6 +59,7 @@ class RevGAT(GNN):
     """
 
     feed = "graph"
+    least_layers = 2
     psi_exact = True
 
     def __init__(

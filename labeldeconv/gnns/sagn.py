@@ -10,10 +10,11 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch_geometric.nn import MLP
 
-from labeldeconv.gnns.base import GNN, require
+from labeldeconv.gnns.base import GNN, register, require
 from labeldeconv.gnns.label_branch import LabelBranch
 
 
+@register("sagn")
 class SAGN(GNN):
     """Scalable and adaptive graph network.
 

@@ -12,11 +12,12 @@ import torch
 from torch import Tensor, nn
 from torch_geometric.nn import MLP
 
-from labeldeconv.adjacency import Adjacency, convolve, propagate
-from labeldeconv.gnns.base import GNN, Step, require
+from labeldeconv.gnns.base import GNN, Step, register, require
 from labeldeconv.gnns.norms import mlp_norm
+from labeldeconv.propagation.adjacency import Adjacency, convolve, propagate
 
 
+@register("spegcn")
 class SpeGCN(GNN):
     """A-hat^N MLP(X), the spectral twin of GCN.
 
@@ -69,6 +70,7 @@ class SpeGCN(GNN):
         return self.mlp(x)
 
 
+@register("spegnn")
 class SpeGNN(GNN):
     """sum_i theta_i A-hat^i MLP(X), i = 0..N, with learned theta_i: the spectral twin of every GNN.
 

@@ -2,14 +2,42 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated
 
 import numpy as np
 import torch
 
-from labeldeconv.adjacency import Adjacency, propagate
-from labeldeconv.outofcore import write_hops
+from labeldeconv.graph.attributed import AttributedGraph
+from labeldeconv.labels.pseudo import Labels
 from labeldeconv.progress import bar
+from labeldeconv.propagation.adjacency import Adjacency, propagate
+from labeldeconv.propagation.outofcore import write_hops
+from labeldeconv.settings.models import AdjacencyConfig
+from labeldeconv.stages.keys import Reads
+from labeldeconv.stages.stage import Artefact, Folder, stage
+
+
+@dataclass(frozen=True, eq=False)
+class HopLabels(Artefact):
+    """K `values` (n, h, c): uint16 fixed point, which `dequantize` reads, or float32."""
+
+    values: np.ndarray
+
+
+@stage(version=1)
+def hops(
+    out: Folder,
+    Y: Labels,
+    graph: Annotated[AttributedGraph, Reads("edges", "num_nodes")],
+    adjacency: AdjacencyConfig,
+    number: int,
+    store: str = "uint16",
+) -> HopLabels:
+    """K_i = A-hat^i Y for i = 0..number (Algorithm 1, line 4)."""
+    adj = Adjacency.from_edges(graph.edges, graph.num_nodes, adjacency)
+    return HopLabels(write_hop_labels(adj, Y.values, number, out.path / "values.npy", store))
 
 
 def hop_labels(edges: np.ndarray | torch.Tensor, Y: np.ndarray | torch.Tensor, hops: int) -> np.ndarray:
@@ -18,7 +46,7 @@ def hop_labels(edges: np.ndarray | torch.Tensor, Y: np.ndarray | torch.Tensor, h
     return np.stack(list(propagate(Adjacency.from_edges(np.asarray(edges), len(Y)), Y, hops)), axis=1)
 
 
-def write_hop_labels(adj: Adjacency, Y: np.ndarray, hops: int, path: Path, store: str = "uint16") -> None:
+def write_hop_labels(adj: Adjacency, Y: np.ndarray, hops: int, path: Path, store: str = "uint16") -> np.ndarray:
     """Write K (n, hops + 1, c) to a .npy file: float32, or uint16 fixed point that `dequantize` reads.
 
     uint16 is for labels in [0, 1] and a row-normalised A-hat, whose products stay there; float32 is taken for others.
@@ -30,3 +58,4 @@ def write_hop_labels(adj: Adjacency, Y: np.ndarray, hops: int, path: Path, store
     with bar("hop labels", total=(hops + 1) * c, unit="columns") as advance:
         write_hops(adj, Y, hops, K, path.parent, advance)
     K.flush()
+    return K

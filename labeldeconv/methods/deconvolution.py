@@ -1,71 +1,121 @@
-"""Label Deconvolution, Algorithm 1 of the paper, and WO/LD, its ablation with alpha = 0."""
+"""Label Deconvolution: Algorithm 1 of the paper, line by line, and WO/LD, its ablation with alpha = 0.
+
+Read `algorithm_1`. Every step is a stage: computed once, kept, and shared with all runs that need the same.
+"""
 
 from __future__ import annotations
 
 import numpy as np
 
-from labeldeconv import stages
-from labeldeconv.job import Job
-from labeldeconv.labels.inverse import InverseLabels
-from labeldeconv.progress import say
-from labeldeconv.record import Stage
+from labeldeconv.errors import ConfigError
+from labeldeconv.graph.attributed import AttributedGraph
+from labeldeconv.labels.gamma import gamma as choose_gamma
+from labeldeconv.labels.hops import hops
+from labeldeconv.labels.pseudo import pseudo
+from labeldeconv.labels.targets import InverseTargets
+from labeldeconv.methods.base import Complexity, Learned, Run, Work, method
+from labeldeconv.progress import logger
+from labeldeconv.settings.models import Config
+from labeldeconv.training.features import Features
 
 
-def deconvolution(job: Job) -> Stage:
-    """X_LD. With `labels.rounds` above 1, the pseudo labels of a round come from a GNN on the features of the last."""
-    labels = job.config.labels
-    rounds = 1 if job.all_labelled else labels.rounds  # true labels do not change
-    X: Stage | None = None
-    for number in range(1, rounds + 1):
-        X = algorithm_1(job, X, labels.alpha, "" if number == rounds else f" {number}")
-    assert X is not None
-    return X
+def algorithm_1(run: Run, alpha: float, X: Features | None = None, name: str = "") -> Learned:
+    """Algorithm 1. Pseudo labels come from a GNN on features X of the training graph, X_PNE if None.
 
-
-def without_deconvolution(job: Job) -> Stage:
-    """X_WO/LD: the same training on the plain pseudo labels, alpha = 0."""
-    labels = job.config.labels.model_copy(update={"alpha": 0.0})
-    job.config = job.config.model_copy(update={"labels": labels})
-    return deconvolution(job)
-
-
-def algorithm_1(job: Job, X: Stage | None, alpha: float, suffix: str = "") -> Stage:
-    """Algorithm 1 up to line 12. The GNN phase (lines 13-17) is the same for all methods and follows.
-
-    Pseudo labels come from a GNN on features `X`, X_PNE if None; `suffix` tells the stages of rounds apart.
+    `name` tells the stages of several rounds apart.
     """
-    graph, labels = job.graph, job.config.labels
-    number = job.hops if alpha > 0 else 0  # without inverse labels only K_0 = Y is read
+    graph, labels = run.graph, run.settings.labels
 
-    # 1  Input: graph A, attributes {x_i}, (pseudo) labels Y
-    Y = stages.pseudo(job, X, suffix)
+    # 1  Input: graph A, node attributes {x_i}, (pseudo) labels Y.
+    #    True labels are known of train nodes only; a first GNN, on features of the pre-trained encoder, predicts
+    #    the others.
+    first = None
+    if not run.all_labelled:
+        X_PNE = X or run.encode()
+        first = run.first_gnn(X_PNE, f"first gnn{name}")
+    Y = pseudo.called(f"pseudo{name}")(first, graph, labels.temperature)
 
     # 3  Pre-processing phase
-    # 4  compute K_i = A-hat^i Y
-    K = stages.hops(job, Y, number, suffix)
+    # 4  compute K_i = A-hat^i Y, i = 0..N
+    N = run.hops if alpha > 0 else 0  # without inverse labels only K_0 = Y is read
+    K = hops.called(f"hops{name}")(Y, graph, labels.adjacency, N, labels.store)
 
-    # beyond the paper: gamma chosen on the validation nodes (labels/choice.py); all of it on K_0 is WO/LD
-    gamma = stages.choice(job, K, suffix).info["gamma"] if labels.gamma == "auto" and alpha > 0 else None
-    if gamma and gamma[0] == 1.0:
-        say("[dim]choice     no mix of hop labels is surely better than Y: alpha is 0[/]")
-        return algorithm_1(job, X, 0.0, suffix)
+    # Beyond the paper: gamma chosen on the validation nodes (labels/gamma.py). All of it on K_0 is WO/LD.
+    gamma = None
+    if labels.gamma == "auto" and alpha > 0:
+        _need_validation_nodes(graph)
+        gamma = choose_gamma.called(f"gamma{name}")(K, run.encode(), graph, run.settings.gnn.adjacency).gamma
+        if gamma[0] == 1.0:
+            logger.info("gamma: no mix of hop labels is surely better than Y, so alpha is 0")
+            alpha, gamma = 0.0, None
+            K = hops.called(f"hops of Y{name}")(Y, graph, labels.adjacency, 0, labels.store)
 
-    # 5  Training phase of NEs (optimise beta, theta): for k = 1..K_1
-    # 7    sample B from V                              train/batches.py
-    # 8    F_B = f(x_B; beta)                           train/objective.py
-    # 9    Y(gamma)_B = sum_i gamma_i [K_i]_B           labels/inverse.py
-    # 10   step on L(psi(F_B; theta), Y(gamma)_B)       train/encoder.py
-    everyone = labels.nodes == "all"
-    trained = stages.train(
-        job,
-        targets=lambda: InverseLabels(K.array("hop_labels"), alpha, job.task, gamma),
-        nodes=np.arange(graph.num_nodes) if everyone else graph.split.train,
-        target_key={"hops": K.key, "alpha": alpha, "gamma": {"kept": gamma} if gamma else None}
-        | ({} if everyone else {"nodes": "train"}),
-        label=f"train{suffix}",
+    # 5  Training phase of NEs (optimise beta, theta, gamma); the loop is training/encoder.py
+    # 6  for k = 1..K_1:
+    # 7    sample B from V
+    # 8    F_B = f(x_B; beta)
+    # 9    Y(gamma)_B = sum_i gamma_i [K_i]_B
+    # 10   step on L(psi(F_B; theta), Y(gamma)_B)
+    trained = run.train(
+        InverseTargets(K, alpha, run.task, gamma),
+        np.arange(graph.num_nodes) if labels.nodes == "all" else graph.split.train,
+        head=run.psi(first if run.settings.train.psi_init == "gnn" else None),
         pseudo_weight=labels.pseudo_weight,
-        teacher=X,
+        label=f"train{name}",
     )
 
-    # 12  infer F across all nodes
-    return stages.features(job, trained, f"features{suffix}")
+    # 12 infer F across all nodes
+    F = run.features(trained, f"features{name}")
+
+    # 13 Training phase of GNNs (optimise theta); the loop is training/gnn.py
+    # 14-17 for k = 1..K_2: step on L(GNN(F; A, theta), Y)
+    GNN = run.first_gnn(F) if name else run.last_gnn(F, trained)  # that of an earlier round is the next one's first
+    return Learned(F, GNN, trained, trained, Y, K, alpha)
+
+
+def _rounds(run: Run, alpha: float) -> Learned:
+    """`labels.rounds` times Algorithm 1, each on pseudo labels of a GNN that has the features of the round before."""
+    rounds = 1 if run.all_labelled else run.settings.labels.rounds  # true labels do not change
+    X: Features | None = None
+    for number in range(1, rounds):
+        X = algorithm_1(run, alpha, X, f" {number}").features
+    return algorithm_1(run, alpha, X)
+
+
+def _work(graph: AttributedGraph, settings: Config, hops: int) -> Work:
+    labels, epochs = settings.labels, settings.train.epochs
+    nodes = graph.num_nodes if labels.nodes == "all" else len(graph.split.train)
+    return Work(labels.rounds * epochs * nodes, labels.rounds + 1, labels.rounds + 1)
+
+
+@method(
+    "ld",
+    title="X_LD",
+    trained_on="inverse labels Y(gamma) = sum gamma_i A-hat^i Y",
+    nodes="all",
+    work=_work,
+    complexity=Complexity("O(|V|)", "O(|B|)", "Y & A"),
+    color=0,
+)
+def label_deconvolution(run: Run) -> Learned:
+    """Features of an encoder trained on inverse labels: Label Deconvolution."""
+    return _rounds(run, run.settings.labels.alpha)
+
+
+@method(
+    "wo-ld",
+    title="X_WO/LD",
+    trained_on="true and pseudo labels (alpha = 0)",
+    nodes="all",
+    work=_work,
+    complexity=Complexity("O(|V|)", "O(|B|)", "Y"),
+    color=1,
+)
+def without_deconvolution(run: Run) -> Learned:
+    """Features of an encoder trained on the plain pseudo labels: LD with alpha = 0."""
+    return _rounds(run, 0.0)
+
+
+def _need_validation_nodes(graph: AttributedGraph) -> None:
+    if len(graph.split.val) == 0:
+        raise ConfigError("labels.gamma 'auto': validation nodes expected; the inductive setting hides them")

@@ -5,55 +5,57 @@ The encoder that comes out can also take the place of the pre-trained one, for a
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
 
-from labeldeconv import stages
-from labeldeconv.adjacency import Adjacency
-from labeldeconv.config import GiantConfig
-from labeldeconv.job import Job
-from labeldeconv.labels.neighbors import NeighborClusters, balanced_tree, pifa_features
-from labeldeconv.record import Stage
+from labeldeconv.graph.attributed import AttributedGraph
+from labeldeconv.labels.neighbours import NeighbourTargets, tree
+from labeldeconv.methods.base import Complexity, Learned, Run, Work, method
+from labeldeconv.propagation.adjacency import Adjacency
+from labeldeconv.settings.models import Config, GiantConfig
+from labeldeconv.training.encoder import LinearHead, TrainedEncoder
 
 WORD = 3  # residues of a protein's word; single ones tell too little
 
 
-def giant(job: Job) -> Stage:
+def neighbourhood_nodes(graph: AttributedGraph, settings: Config) -> int:
+    """Nodes that go through the encoder in neighbourhood prediction, all levels and epochs counted, at most."""
+    levels = trained_levels(graph.num_nodes, settings.giant)
+    return settings.giant.epochs * graph.num_nodes * len(levels)
+
+
+@method(
+    "giant",
+    title="X_GIANT",
+    trained_on="clusters of the neighbours, coarse to fine; no labels",
+    nodes="all of moderate degree",
+    work=lambda graph, settings, hops: Work(neighbourhood_nodes(graph, settings)),
+    epochs=lambda settings: settings.giant.epochs,
+    complexity=Complexity("O(||A||_0)", "O(|B|)", "A"),
+    adapts=False,
+    color=5,
+)
+def giant(run: Run) -> Learned:
     """Features of an encoder that learned to predict which clusters of nodes its node links to."""
-    return stages.features(job, predict_neighborhoods(job))
+    trained = predict_neighbourhoods(run)
+    X = run.features(trained)
+    return Learned(X, run.last_gnn(X), encoder=trained)
 
 
-def adapt(job: Job) -> None:
-    """Let everything after this start from an encoder that has learned to predict neighbourhoods."""
-    job.adapted = predict_neighborhoods(job)
-
-
-def predict_neighborhoods(job: Job) -> Stage:
+def predict_neighbourhoods(run: Run) -> TrainedEncoder:
     """The encoder phases on neighbourhoods, from the coarsest clusters to the finest; the last one of them."""
-    graph, config = job.graph, job.config.giant
-    tree = _tree(job)
-    adj = Adjacency.from_edges(graph.edges, graph.num_nodes, job.config.labels.adjacency)
+    graph, config, adjacency = run.graph, run.settings.giant, run.settings.labels.adjacency
+    ngram = config.ngram or (WORD if graph.attributes == "sequence" else 1)
+    clusters = tree(run.tokens(), graph, adjacency, ngram, _depth(graph.num_nodes, config), run.settings.seed)
+    adj = Adjacency.from_edges(graph.edges, graph.num_nodes, adjacency)
     degree = np.diff(adj.indptr)
     linked = adj.indices[adj.indptr[:-1]] != np.arange(graph.num_nodes)  # an isolated node has only itself
     nodes = np.flatnonzero((degree < config.max_degree) & (linked | (degree > 1)))
-    trained: Stage | None = None
+    trained: TrainedEncoder | None = None
     for level in trained_levels(graph.num_nodes, config):
-        clusters = 2 ** (level + 1)
-
-        def targets(level: int = level) -> NeighborClusters:
-            return NeighborClusters(adj, tree.array("tree")[level])
-
-        trained = stages.train(
-            job,
-            targets,
-            nodes,
-            target_key={"tree": tree.key, "level": level, "max_degree": config.max_degree},
-            label=f"train {clusters}",
-            start=trained,
-            clusters=clusters,
-            epochs=config.epochs,
-        )
+        targets = NeighbourTargets(clusters, level, adj)
+        head = LinearHead(targets.clusters)
+        label = f"train {targets.clusters}"
+        trained = run.train(targets, nodes, head=head, start=trained, epochs=config.epochs, label=label)
     assert trained is not None
     return trained
 
@@ -67,28 +69,3 @@ def _depth(num_nodes: int, config: GiantConfig) -> int:
     """Levels of the whole tree."""
     smallest = max(2, num_nodes // config.cluster_size)
     return max(config.coarsest, min(int(np.log2(smallest)), config.finest))
-
-
-def _tree(job: Job) -> Stage:
-    """Clusters of all nodes at every level, from tokens and edges alone."""
-    graph, config = job.graph, job.config.giant
-    store = stages.tokens(job)
-    levels = _depth(graph.num_nodes, config)
-    adjacency = job.config.labels.adjacency
-    ngram = config.ngram or (WORD if graph.attributes == "sequence" else 1)
-    parts = {
-        "tokens": store.key,
-        "ngram": ngram,
-        "edges": graph.fingerprint("edges"),
-        "adjacency": adjacency.model_dump(),
-        "levels": levels,
-        "seed": job.config.seed,
-    }
-
-    def build(folder: Path) -> None:
-        adj = Adjacency.from_edges(graph.edges, graph.num_nodes, adjacency)
-        tokens, offsets = (np.load(store.path / name) for name in ("tokens.npy", "offsets.npy"))
-        features = pifa_features(tokens, offsets, adj, ngram, seed=job.config.seed)
-        np.save(folder / "tree.npy", balanced_tree(features, levels, seed=job.config.seed))
-
-    return job.stage("tree", "tree", parts, build)

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
 
 from labeldeconv.errors import DataError
-from labeldeconv.graph import AttributedGraph
-from labeldeconv.job import Job
-from labeldeconv.record import Stage
+from labeldeconv.graph.attributed import AttributedGraph
+from labeldeconv.methods.base import Learned, Run, Work, method
+from labeldeconv.training.features import given
 
 
 def own_features(graph: AttributedGraph) -> np.ndarray:
@@ -19,11 +17,15 @@ def own_features(graph: AttributedGraph) -> np.ndarray:
     return graph.features
 
 
-def given(job: Job) -> Stage:
+@method(
+    "given",
+    title="X_OGB",
+    work=lambda graph, settings, hops: Work(exports=0),
+    needs=lambda run: own_features(run.whole),
+    adapts=False,
+    color=8,
+)
+def given_features(run: Run) -> Learned:
     """The graph's own features, as they are."""
-    features = own_features(job.graph)
-
-    def build(folder: Path) -> None:
-        np.save(folder / "features.npy", np.asarray(features))
-
-    return job.stage("given", "features", {"given": job.graph.fingerprint("features")}, build)
+    X = given(own_features(run.whole))
+    return Learned(X, run.last_gnn(X))

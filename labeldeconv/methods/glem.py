@@ -6,70 +6,90 @@ from __future__ import annotations
 
 import numpy as np
 
-from labeldeconv import stages
-from labeldeconv.job import Job, Soft
-from labeldeconv.labels.inverse import InverseLabels
-from labeldeconv.methods.finetuned import finetuned, train_on_true_labels
-from labeldeconv.record import Stage
+from labeldeconv.graph.attributed import AttributedGraph
+from labeldeconv.labels.pseudo import HasLogits, Labels, pseudo
+from labeldeconv.labels.targets import SoftTargets
+from labeldeconv.methods.base import Complexity, Learned, Run, Work, method
+from labeldeconv.methods.fne import finetuned, train_on_true_labels
+from labeldeconv.settings.models import Config
+from labeldeconv.training.encoder import TrainedEncoder, predict
+from labeldeconv.training.gnn import Taught
 
 
-def glem(job: Job) -> Stage:
-    """Features of the best of several EM rounds; its GNN is the M-step's."""
-    config = job.config.glem
-    if not (job.graph.split.roles > 0).any():
-        return finetuned(job)  # the inductive setting: no evaluation node to label, so GLEM is FNE (Section 5.8)
-    trained: Stage | None = None
+def _work(graph: AttributedGraph, settings: Config, hops: int) -> Work:
+    config, epochs, train = settings.glem, settings.train.epochs, len(graph.split.train)
+    trained = config.rounds * epochs * min(graph.num_nodes, train * (1 + config.encoder_ratio))
+    trained += epochs * train if config.first == "encoder" else 0
+    return Work(trained, config.rounds + 1, config.rounds + 1)
+
+
+@method(
+    "glem",
+    title="X_GLEM",
+    trained_on="true and pseudo labels, EM rounds",
+    nodes="train and some others",
+    work=_work,
+    complexity=Complexity("O(|V|)", "O(|B|)", "Y"),
+    color=4,
+)
+def glem(run: Run) -> Learned:
+    """Features of the best of several EM rounds; encoder, psi and GNN are of that round too."""
+    config = run.settings.glem
+    if not (run.graph.split.roles > 0).any():
+        return finetuned(run)  # the inductive setting: no evaluation node to label, so GLEM is FNE (Section 5.8)
+    trained: TrainedEncoder | None = None
+    teacher: HasLogits
     if config.first == "gnn":
-        teacher = stages.first_gnn(job)
+        teacher = run.first_gnn()
     else:
-        trained = train_on_true_labels(job)
-        teacher = _m_step(job, trained, 0)[1]
-    best: tuple[Stage, Stage] | None = None
+        trained = train_on_true_labels(run)
+        teacher = _m_step(run, trained, None, 0).gnn
+    best: Learned | None = None
     for number in range(1, config.rounds + 1):
-        trained = _e_step(job, teacher, None if config.restart else trained, number)
-        X, teacher = _m_step(job, trained, number)
-        if best is None or teacher.info["val"] > best[1].info["val"]:
-            best = X, teacher
+        trained, Y = _e_step(run, teacher, None if config.restart else trained, number)
+        learned = _m_step(run, trained, Y, number)
+        teacher = learned.gnn
+        if best is None or learned.gnn.val > best.gnn.val:
+            best = learned
     assert best is not None
-    X, job.final = best
-    return X
+    return best
 
 
-def _e_step(job: Job, teacher: Stage, start: Stage | None, number: int) -> Stage:
+def _e_step(run: Run, teacher: HasLogits, start: TrainedEncoder | None, number: int) -> tuple[TrainedEncoder, Labels]:
     """Train the encoder on gold and on the teacher's pseudo labels."""
-    config = job.config.glem
-    Y = stages.soften(job, teacher, config.temperature, label=f"pseudo {number}")
-    chosen = choose(job, Y, config.encoder_ratio)
-    nodes = np.concatenate([job.graph.split.train, chosen])
-    return stages.train(
-        job,
-        targets=lambda: InverseLabels(Y.array("pseudo_labels")[:, None], alpha=0.0, task=job.task),
-        nodes=np.sort(nodes),
-        target_key={"pseudo": Y.key, "ratio": config.encoder_ratio, "confident": config.confident},
-        label=f"train {number}",
-        pseudo_weight=config.encoder_weight if len(chosen) else None,
+    config = run.settings.glem
+    Y = pseudo.called(f"pseudo {number}")(teacher, run.graph, config.temperature)
+    chosen = choose(run, Y, config.encoder_ratio)
+    warm = run.settings.train.psi_init == "gnn"
+    trained = run.train(
+        SoftTargets(Y, run.task),
+        np.sort(np.concatenate([run.graph.split.train, chosen])),
+        head=run.psi(run.first_gnn() if warm else None),
         start=start,
+        pseudo_weight=config.encoder_weight if len(chosen) else None,
+        label=f"train {number}",
     )
+    return trained, Y
 
 
-def _m_step(job: Job, trained: Stage, number: int) -> tuple[Stage, Stage]:
+def _m_step(run: Run, trained: TrainedEncoder, Y: Labels | None, number: int) -> Learned:
     """Features of the encoder, and a GNN on them taught by gold and by the encoder's pseudo labels."""
-    config = job.config.glem
-    X = stages.features(job, trained, label=f"features {number}")
-    predicted = stages.predict(job, trained, X, label=f"predict {number}")
-    Y = stages.soften(job, predicted, config.temperature, label=f"encoder pseudo {number}")
-    chosen = choose(job, Y, config.gnn_ratio)
+    config = run.settings.glem
+    X = run.features(trained, f"features {number}")
+    predicted = predict.called(f"predict {number}")(trained, X, run.psi())
+    of_encoder = pseudo.called(f"encoder pseudo {number}")(predicted, run.graph, config.temperature)
+    chosen = choose(run, of_encoder, config.gnn_ratio)
     w = min(config.gnn_weight, 1 - 1e-6)
-    soft = Soft(Y, chosen, w / (1 - w)) if len(chosen) and w > 0 else None  # gold has weight 1 there
-    return X, stages.gnn(job, X, label=f"gnn {number}", soft=soft)
+    taught = Taught(of_encoder, chosen, w / (1 - w)) if len(chosen) and w > 0 else None  # gold has weight 1 there
+    return Learned(X, run.gnn(X, taught=taught, label=f"gnn {number}"), trained, trained, Y)
 
 
-def choose(job: Job, Y: Stage, ratio: float) -> np.ndarray:
+def choose(run: Run, Y: Labels, ratio: float) -> np.ndarray:
     """Evaluation nodes (m,) to be taught by pseudo labels: the most confident share, then a seeded sample."""
-    split = job.graph.split
+    split = run.graph.split
     others = np.flatnonzero(split.roles > 0)
-    labels = Y.array("pseudo_labels")[others]
-    sure = labels.max(1) if job.task.kind == "multiclass" else np.abs(labels - 0.5).mean(1)
-    kept = others[np.argsort(-sure, kind="stable")[: round(job.config.glem.confident * len(others))]]
+    labels = Y.values[others]
+    sure = labels.max(1) if run.task.kind == "multiclass" else np.abs(labels - 0.5).mean(1)
+    kept = others[np.argsort(-sure, kind="stable")[: round(run.settings.glem.confident * len(others))]]
     count = min(len(kept), round(ratio * len(split.train)))
-    return np.sort(np.random.default_rng(job.config.seed).choice(kept, count, replace=False))
+    return np.sort(np.random.default_rng(run.settings.seed).choice(kept, count, replace=False))

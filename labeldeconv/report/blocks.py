@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
-from labeldeconv.report.names import NOTHING
+from labeldeconv.report.wording import NOTHING
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class Cell:
 
 
 @dataclass(frozen=True)
-class Table:
+class PageTable:
     """A table; `numeric` columns are aligned to the right, the `prose` one may break lines."""
 
     kind: ClassVar[str] = "table"
@@ -83,7 +83,7 @@ class Explorer:
     note: str
 
 
-Block = Text | Facts | Table | Figure | Command | Explorer
+Block = Text | Facts | PageTable | Figure | Command | Explorer
 
 
 @dataclass(frozen=True)
@@ -103,6 +103,11 @@ def axis(title: str, form: str = "num", **more: Any) -> dict[str, Any]:
 def series(name: str, color: int, points: Sequence[Sequence[Any]], **more: Any) -> dict[str, Any]:
     """A named line or set of points; a point is [x, y], [x, y, error] or [x, y, error, name]."""
     return {"name": name, "color": color, "points": [[_round(v) for v in p] for p in points], **more}
+
+
+def number(value: float | None) -> float:
+    """A value as a chart takes it: NaN where there is none, or none that is finite."""
+    return math.nan if value is None or not math.isfinite(value) else float(value)
 
 
 def percent(value: float | None, digits: int = 2) -> str:

@@ -16,20 +16,20 @@ from pathlib import Path
 from typing import Any
 
 import labeldeconv
-from labeldeconv.adjacency import Adjacency
 from labeldeconv.errors import DataError, MissingExtra
-from labeldeconv.record import write_text
+from labeldeconv.propagation.adjacency import Adjacency
 from labeldeconv.report.blocks import Explorer, Figure, Section, embedded
-from labeldeconv.report.commands import settings_section
-from labeldeconv.report.costs import costs
-from labeldeconv.report.data import data_section
-from labeldeconv.report.labels import labels
-from labeldeconv.report.nodes import MOST_BYTES, nodes
-from labeldeconv.report.overview import headline, overview
-from labeldeconv.report.predictions import predictions
-from labeldeconv.report.source import Source, open_source
-from labeldeconv.report.sweeps import sweeps
-from labeldeconv.report.training import training
+from labeldeconv.report.source import ReportSource, open_source
+from labeldeconv.report.tabs.costs import costs
+from labeldeconv.report.tabs.curves import training
+from labeldeconv.report.tabs.data_card import data_section
+from labeldeconv.report.tabs.learning_targets import labels
+from labeldeconv.report.tabs.nodes import MOST_BYTES, nodes
+from labeldeconv.report.tabs.predictions import predictions
+from labeldeconv.report.tabs.reproduce import settings_section
+from labeldeconv.report.tabs.scores import headline, overview
+from labeldeconv.report.tabs.sweeps import sweeps
+from labeldeconv.stages.files import write_text
 
 LARGEST = 6_000_000  # bytes of a page
 SCRIPTS = ("pen.js", "charts.js", "explorer.js", "page.js")
@@ -65,7 +65,7 @@ def write_report(source: str | Path, out: str | Path | None = None) -> Report:
     return Report(path, len(page.encode()), [s.key for s in found])
 
 
-def sections(source: Source, node_bytes: int = MOST_BYTES) -> list[Section]:
+def sections(source: ReportSource, node_bytes: int = MOST_BYTES) -> list[Section]:
     """The tabs, those without data left out."""
     found: list[Section | None] = [overview(source), training(source), costs(source), sweeps(source)]
     if source.graph is not None:
@@ -78,7 +78,7 @@ def sections(source: Source, node_bytes: int = MOST_BYTES) -> list[Section]:
     return [section for section in found if section]
 
 
-def render(source: Source, found: Sequence[Section]) -> str:
+def render(source: ReportSource, found: Sequence[Section]) -> str:
     """The page."""
     try:
         import jinja2

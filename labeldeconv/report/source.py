@@ -2,62 +2,20 @@
 
 from __future__ import annotations
 
-import json
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-from labeldeconv.comparison import REFERENCE, cell_name
 from labeldeconv.errors import DataError
-from labeldeconv.graph import AttributedGraph
-from labeldeconv.task import Task
-
-# Fixed places in the palette, so that a method has one colour in all reports.
-COLORS = ("ld", "wo-ld", "fne", "pne", "glem", "giant", "joint-sage", "joint-gas", "given")
-
-
-@dataclass(frozen=True)
-class Run:
-    """One run directory: its result, and its arrays and logs where it has them."""
-
-    path: Path
-    result: dict[str, Any]
-
-    @classmethod
-    def open(cls, path: Path) -> Run:
-        """A finished run; `result.json` is written last."""
-        return cls(path, _read_json(path / "result.json"))
-
-    @property
-    def settings(self) -> dict[str, Any]:
-        """The resolved settings."""
-        return self.result["settings"]
-
-    def array(self, name: str) -> np.ndarray | None:
-        """An array of the run, memory-mapped; None where the method leaves none."""
-        path = self.path / f"{name}.npy"
-        return np.load(path, mmap_mode="r") if path.is_file() else None
-
-    def log(self, name: str) -> list[dict[str, Any]]:
-        """The lines of `NAME.jsonl`, none where there is no such file."""
-        path = self.path / f"{name}.jsonl"
-        if not path.is_file():
-            return []
-        return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
-
-    def label_rows(self, name: str, graph: AttributedGraph) -> tuple[np.ndarray, np.ndarray] | None:
-        """An array over nodes with the node of each of its rows: all, or the train nodes in the inductive setting."""
-        found = self.array(name)
-        if found is None:
-            return None
-        for nodes in (np.arange(graph.num_nodes), graph.split.train):
-            if len(nodes) == len(found):
-                return found, nodes
-        return None
+from labeldeconv.graph.attributed import AttributedGraph
+from labeldeconv.graph.task import Task
+from labeldeconv.methods.base import METHODS, Method
+from labeldeconv.report.blocks import number
+from labeldeconv.runs.compare import REFERENCE
+from labeldeconv.runs.directory import COMPARISON, RESULT, ComparisonDirectory, RunDirectory, is_run
 
 
 @dataclass(frozen=True)
@@ -75,7 +33,7 @@ class Entry:
     passes: float
     stages: dict[str, float]
     p_value: float | None = None
-    runs: list[Run] = field(default_factory=list)
+    runs: list[RunDirectory] = field(default_factory=list)
 
     @property
     def group(self) -> str:
@@ -89,12 +47,13 @@ class Entry:
 
     @property
     def color(self) -> int:
-        """Place in the palette; methods of the user's own share the last one."""
-        return COLORS.index(self.method) if self.method in COLORS else len(COLORS)
+        """Its method's place in the palette; methods that are not known here share the last one."""
+        known = METHODS.get(self.method)
+        return known.color if known else Method.color
 
 
 @dataclass(frozen=True)
-class Source:
+class ReportSource:
     """Everything a report shows, opened from `folder`; `graph` is None where no run directory is left."""
 
     folder: Path
@@ -124,7 +83,7 @@ class Source:
         return list(self.entries[0].varied)
 
     @property
-    def runs(self) -> list[Run]:
+    def runs(self) -> list[RunDirectory]:
         """All run directories that are left."""
         return [run for entry in self.entries for run in entry.runs]
 
@@ -146,16 +105,16 @@ class Source:
         return max(found, key=lambda e: -math.inf if math.isnan(e.val[0]) else e.val[0])
 
 
-def open_source(path: str | Path) -> Source:
-    """Open a run directory (`result.json`) or a comparison (`compare.json`)."""
+def open_source(path: str | Path) -> ReportSource:
+    """Open a run directory (`result.json`) or a comparison (`compare.json`); one that is not complete is refused."""
     folder = Path(path)
-    if (folder / "compare.json").is_file():
-        return _comparison(folder)
-    if (folder / "result.json").is_file():
-        return _single(folder)
     if not folder.is_dir():
         raise DataError(f"{folder}: no such folder; a run directory of `labeldeconv fit` or `compare` expected")
-    raise DataError(f"{folder}: neither result.json nor compare.json; a finished run directory expected")
+    if not is_run(folder):
+        raise DataError(f"{folder}: neither {RESULT} nor {COMPARISON}; a finished run directory expected")
+    if (folder / COMPARISON).is_file():
+        return _comparison(ComparisonDirectory.open(folder))
+    return _single(RunDirectory.open(folder))
 
 
 def short(name: str) -> str:
@@ -164,65 +123,43 @@ def short(name: str) -> str:
     return first if last == "name" else last
 
 
-def _comparison(folder: Path) -> Source:
-    table = _read_json(folder / "compare.json")
-    if not table["rows"]:
-        raise DataError(f"{folder / 'compare.json'}: no rows; a comparison with a finished cell expected")
-    entries = []
-    for row in table["rows"]:
-        paths = [folder / cell_name(row["method"], row["gnn"], row["varied"], s) for s in range(row["seeds"])]
-        entries.append(
-            Entry(
-                row["method"],
-                row["gnn"],
-                row["varied"],
-                (row["val"]["mean"], row["val"]["std"]),
-                (row["test"]["mean"], row["test"]["std"]),
-                row["tests"],
-                row["seconds"],
-                row["peak_mib"],
-                row["encoder_passes"],
-                row["stages"],
-                row["p_value"],
-                [Run.open(p) for p in paths if (p / "result.json").is_file()],
-            )
-        )
-    graph = next((AttributedGraph.load(r.path / "graph") for e in entries for r in e.runs if _has_graph(r)), None)
-    return Source(folder, table["data"], table["metric"], True, entries, graph)
+def _comparison(opened: ComparisonDirectory) -> ReportSource:
+    entries = [_entry(row, opened.runs_of(row)) for row in opened.table["rows"]]
+    graph = next((run.graph for entry in entries for run in entry.runs), None)
+    return ReportSource(opened.path, opened.table["data"], opened.table["metric"], True, entries, graph)
 
 
-def _single(folder: Path) -> Source:
-    run = Run.open(folder)
-    result = run.result
-    graph = AttributedGraph.load(folder / "graph") if _has_graph(run) else None
-    entry = Entry(
-        run.settings["method"],
-        run.settings["gnn"]["name"],
-        {},
-        (_number(result["val"]), 0.0),
-        (_number(result["test"]), 0.0),
-        [_number(result["test"])],
-        sum(result["seconds"].values()),
-        max((peak for peak in result["peak_mib"].values() if peak is not None), default=None),
-        result["encoder_nodes"] / graph.num_nodes if graph and graph.num_nodes else math.nan,
-        result["seconds"],
-        None,
-        [run],
+def _entry(row: Mapping[str, Any], runs: list[RunDirectory]) -> Entry:
+    """The entry of a row of a comparison's table."""
+    return Entry(
+        method=row["method"],
+        gnn=row["gnn"],
+        varied=row["varied"],
+        val=(row["val"]["mean"], row["val"]["std"]),
+        test=(row["test"]["mean"], row["test"]["std"]),
+        tests=row["tests"],
+        seconds=row["seconds"],
+        peak_mib=row["peak_mib"],
+        passes=row["encoder_passes"],
+        stages=row["stages"],
+        p_value=row["p_value"],
+        runs=runs,
     )
-    name = graph.name if graph else run.settings["data"]
-    return Source(folder, name, result["metric"], False, [entry], graph)
 
 
-def _has_graph(run: Run) -> bool:
-    return (run.path / "graph" / "graph.json").is_file()
-
-
-def _number(value: float | None) -> float:
-    return math.nan if value is None else float(value)
-
-
-def _read_json(path: Path) -> Any:
-    try:
-        return json.loads(path.read_text(encoding="utf-8"))
-    except json.JSONDecodeError as error:
-        raise DataError(f"{path}: not valid JSON: {error}") from None
+def _single(run: RunDirectory) -> ReportSource:
+    result, graph = run.result, run.graph
+    entry = Entry(
+        method=run.method,
+        gnn=run.gnn,
+        varied={},
+        val=(number(result["val"]), 0.0),
+        test=(number(result["test"]), 0.0),
+        tests=[number(result["test"])],
+        seconds=sum(result["seconds"].values()),
+        peak_mib=max((peak for peak in result["peak_mib"].values() if peak is not None), default=None),
+        passes=result["encoder_nodes"] / graph.num_nodes if graph.num_nodes else math.nan,
+        stages=result["seconds"],
+        runs=[run],
+    )
+    return ReportSource(run.path, graph.name, result["metric"], False, [entry], graph)

@@ -9,8 +9,7 @@ from typer.testing import CliRunner
 
 from labeldeconv import load_config
 from labeldeconv.analysis.approximation import approximation
-from labeldeconv.analysis.curves import Curve, line_chart
-from labeldeconv.cli import app
+from labeldeconv.cli.app import app
 
 
 def test_numbers_and_plot(tmp_path):
@@ -34,8 +33,3 @@ def test_command(tmp_path):
     assert json.loads(out.stdout)["data"] == "planted-multiclass"
     text = CliRunner().invoke(app, ["analyze", "approximation", "planted:60", *sets], catch_exceptions=False).stdout
     assert "SpeGNN" in text or "spegnn" in text
-
-
-def test_chart_survives_flat_and_escapes():
-    svg = line_chart([("a < b", [Curve("flat & even", [1, 2], [0.5, 0.5])])], columns=1)
-    ElementTree.fromstring(svg)

@@ -1,10 +1,13 @@
 """Costs of runs."""
 
 import json
+import shutil
 
 import pytest
 
 from labeldeconv.analysis.cost import cost
+from labeldeconv.errors import DataError
+from tests.analysis.run_changing import with_settings
 
 
 def test_costs_are_those_of_the_results(comparison):
@@ -34,13 +37,21 @@ def test_rows_end_with_the_whole(comparison):
     assert rows[-1]["seconds"] == pytest.approx(sum(row["seconds"] for row in rows[:-1]), abs=0.01)
 
 
-def test_results_of_before_stages_were_counted(comparison, tmp_path):
+def test_results_of_another_version_are_refused(comparison, tmp_path):
     run = tmp_path / "ld-gcn-0"
-    (run / "graph").parent.mkdir(parents=True)
-    (run / "graph").symlink_to(comparison / "ld-gcn-0" / "graph")
-    old = json.loads((comparison / "ld-gcn-0" / "result.json").read_text())
-    del old["encoder_nodes_by_stage"]
+    shutil.copytree(comparison / "ld-gcn-0", run)
+    old = json.loads((run / "result.json").read_text())
+    del old["format"]
     (run / "result.json").write_text(json.dumps(old))
-    (method,) = cost(run).methods
-    assert {s.passes for s in method.stages} == {None}
-    assert method.encoder_passes == 4
+    with pytest.raises(DataError, match="another version wrote it"):
+        cost(run)
+
+
+def test_epochs_are_those_of_the_method(comparison, tmp_path):
+    """GIANT and joint training count their own; a method that is not known here counts those of the encoder phase."""
+    for method, epochs in (("giant", 3), ("joint-sage", 5), ("theirs:method", 2)):
+        sets = {"method": method, "giant.epochs": 3, "joint.epochs": 5}
+        run = with_settings(comparison / "ld-gcn-0", tmp_path / str(epochs), sets)
+        (found,) = cost(run.path).methods
+        assert found.seconds_per_epoch == pytest.approx(run.result["seconds"]["train"] / epochs, abs=1e-3)
+        assert (found.time is None) == (method == "theirs:method")

@@ -3,8 +3,9 @@
 import pytest
 
 from labeldeconv import fit, planted
-from labeldeconv.analysis.estimate import work
-from labeldeconv.settings import load_config
+from labeldeconv.analysis.estimate import estimate, work
+from labeldeconv.runs.fit import resolve
+from labeldeconv.settings.reading import load_config
 
 QUICK = {"encoder.name": "tiny", "train.epochs": 1, "gnn.epochs": 2, "joint.epochs": 1, "joint.batch_nodes": 16}
 CASES = {
@@ -27,9 +28,9 @@ def test_joint_training_on_fixed_features_encodes_only_what_it_exports(method, t
     graph = planted(80, seed=0, num_features=6).graph
     config = load_config(None, {**QUICK, "method": method, "train.lr": 0.0})
     result = fit(graph, config=config, method=method, out=tmp_path / "r")
-    trained, exports, _ = work(graph, config, 2)
-    assert trained == result.encoder_nodes_by_stage["train"] == 0
-    assert exports * 80 == result.encoder_nodes
+    asked = work(graph, config, 2)
+    assert asked.trained == result.encoder_nodes_by_stage["train"] == 0
+    assert asked.exports * 80 == result.encoder_nodes
 
 
 @pytest.mark.parametrize("adapt", ["none", "giant"])
@@ -41,11 +42,19 @@ def test_work_is_what_a_run_counts(method, adapt, tmp_path):
     config = load_config(None, {**QUICK, **CASES[method], "method": method, "encoder.adapt": adapt})
     result = fit(graph, config=config, method=method, out=tmp_path / "r")
     counts = result.encoder_nodes_by_stage
-    trained, exports, gnns = work(graph, config, 2)
+    asked = work(graph, config, 2)
     counted = sum(n for label, n in counts.items() if label.startswith("train"))
-    assert sum(n for label, n in counts.items() if not label.startswith("train")) == exports * 80
-    assert gnns == sum("gnn" in label for label in counts) - (method.startswith("joint"))
+    assert sum(n for label, n in counts.items() if not label.startswith("train")) == asked.exports * 80
+    assert asked.gnns == sum("gnn" in label for label in counts) - (method.startswith("joint"))
     if method.startswith("joint"):  # a drawn neighbour may be there already
-        assert counted <= trained <= 4 * counted
+        assert counted <= asked.trained <= 4 * counted
     else:
-        assert counted == trained
+        assert counted == asked.trained
+
+
+def test_the_estimate_is_of_resolved_settings():
+    """What the data set suggests counts, whether the settings have been resolved before or not."""
+    graph = planted(80, seed=0).graph
+    config = load_config(None, {"data": "planted", "encoder.name": "tiny"})
+    plain, resolved = (estimate(graph, c)["disk_mib"] for c in (config, resolve(config)))
+    assert plain == resolved

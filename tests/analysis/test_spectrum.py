@@ -4,32 +4,13 @@ import json
 
 import numpy as np
 import pytest
-from conftest import random_edges
 
-from labeldeconv.adjacency import Adjacency
-from labeldeconv.analysis.chebyshev import binned, chebyshev_moments, lanczos
 from labeldeconv.analysis.phi import power
 from labeldeconv.analysis.spectrum import spectrum
-from labeldeconv.analysis.structure import known_eigenvalues
-from labeldeconv.config import AdjacencyConfig
 from labeldeconv.errors import DataError
-
-
-def cycle(n):
-    return np.stack([np.arange(n), (np.arange(n) + 1) % n]), n
-
-
-def path(n):
-    return np.stack([np.arange(n - 1), np.arange(1, n)]), n
-
-
-def complete(n):
-    return np.stack(np.triu_indices(n, 1)), n
-
-
-def bipartite(a, b):
-    left, right = np.meshgrid(np.arange(a), a + np.arange(b))
-    return np.stack([left.ravel(), right.ravel()]), a + b
+from labeldeconv.settings.models import AdjacencyConfig
+from tests.analysis.closed_forms import bipartite, complete, cycle, path
+from tests.samples import random_edges
 
 
 def test_cycle_has_cosines():
@@ -59,38 +40,6 @@ def test_complete_graph():
     assert found.missing == {"constant": 1, "unit": 0}  # a constant is the eigenvector of 1 alone
 
 
-def test_complete_bipartite_graph_is_not_invertible():
-    """K_{a,b}: 1, -1, and 0 a + b - 2 times."""
-    graph = bipartite(3, 4)
-    found = spectrum(graph, phi={"A": power(1), "shifted": [1.5, 1.0], "half": [0.5, -0.5]})
-    assert found.multiple[0].multiplicity == 5
-    by_name = {p.name: p for p in found.phi}
-    assert by_name["A"].invertible is False
-    assert by_name["A"].near_zero == pytest.approx(5 / 7)
-    assert by_name["shifted"].invertible is True
-    assert (by_name["shifted"].smallest, by_name["shifted"].largest) == pytest.approx((0.5, 2.5))
-    assert by_name["half"].invertible is False  # zero at 1
-    assert known_eigenvalues(Adjacency.from_edges(*graph)) == {1.0: 1, -1.0: 1, 0.0: 5}
-
-
-def test_bounds_that_decide_and_that_do_not():
-    """Not exact: equal neighbours make 0 certain; an odd cycle has no 0, but nothing known tells so."""
-    (known,) = spectrum(bipartite(3, 4), phi={"A": power(1)}, dense_nodes=1).phi
-    (open_question,) = spectrum(cycle(401), phi={"A": power(1)}, dense_nodes=1).phi
-    assert known.invertible is False
-    assert open_question.invertible is None
-    assert spectrum(cycle(401), phi={"A": power(1)}).phi[0].invertible is True
-
-
-def test_planted_phi_of_the_generator_is_invertible():
-    """phi = A - 1.2 I has no zero in [-1, 1]: decided on any graph, exact or not."""
-    edges = random_edges(60, 150), 60
-    for limit in (100, 10):
-        (phi,) = spectrum(edges, phi={"planted": [-1.2, 1.0]}, dense_nodes=limit).phi
-        assert phi.invertible is True
-        assert phi.smallest == pytest.approx(0.2, abs=1e-6)
-
-
 def test_isolated_nodes_make_one_multiple():
     edges = np.array([[0, 1], [1, 2]])
     found = spectrum((edges, 6))
@@ -100,16 +49,6 @@ def test_isolated_nodes_make_one_multiple():
 def test_self_loops_move_the_spectrum():
     found = spectrum(bipartite(1, 1), adjacency=AdjacencyConfig(self_loops=True))
     assert (found.low, found.high) == pytest.approx((0.0, 1.0))  # the mean of two nodes
-
-
-def test_structure_matches_the_whole_spectrum():
-    edges = np.concatenate([random_edges(80, 90), 80 + random_edges(40, 20, seed=1), [[130, 130], [131, 132]]], axis=1)
-    adj = Adjacency.from_edges(edges, 140, AdjacencyConfig(normalization="symmetric"))
-    values = np.linalg.eigvalsh(adj.dense())
-    known = known_eigenvalues(adj)
-    assert known[1.0] == (abs(values - 1) < 1e-5).sum()
-    assert known[-1.0] == (abs(values + 1) < 1e-5).sum()
-    assert 2 < known[0.0] <= (abs(values) < 1e-5).sum()
 
 
 def test_estimates_against_dense():
@@ -144,24 +83,14 @@ def test_missing_frequencies_are_seen_by_the_estimate():
     assert found.energy["constant"][-1] == pytest.approx(1.0, abs=1e-3)
 
 
-def test_moments_are_traces_of_chebyshev_polynomials():
-    adj = Adjacency.from_edges(random_edges(30, 60), 30, AdjacencyConfig(normalization="symmetric"))
-    x = np.random.default_rng(0).standard_normal((30, 2))
-    values, U = np.linalg.eigh(adj.dense())
-    energy = ((U.T @ x) ** 2).sum(1)
-    theta = np.arccos(np.clip(values, -1, 1))
-    for count in (6, 7):
-        expected = [(energy * np.cos(k * theta)).sum() for k in range(count)]
-        assert chebyshev_moments(adj, x, count) == pytest.approx(expected, abs=1e-4)
-    assert binned(chebyshev_moments(adj, x, 40), np.linspace(-1, 1, 11)).sum() == pytest.approx(energy.sum())
+def test_a_bipartite_component_gives_the_lower_end():
+    edges, n = np.concatenate([np.stack(np.triu_indices(5, 1)), [[5], [6]]], axis=1), 7
+    assert spectrum((edges, n), dense_nodes=1).low == -1.0
+    assert spectrum((edges[:, :-1], n), dense_nodes=1).low == pytest.approx(-1 / 4, abs=1e-6)  # K_5, and two alone
 
 
-def test_lanczos_finds_all_eigenvalues_of_a_small_graph():
-    edges, n = path(10)
-    adj = Adjacency.from_edges(edges, n, AdjacencyConfig(normalization="symmetric"))
-    values, residuals = lanczos(adj, np.random.default_rng(0).standard_normal(n), 50)
-    assert values == pytest.approx(np.linalg.eigvalsh(adj.dense()), abs=1e-6)
-    assert residuals.max() < 1e-6
+def test_one_node_is_exact():
+    assert spectrum((np.zeros((2, 0), dtype=int), 1), dense_nodes=0).low == 1.0
 
 
 def test_values_are_plain_and_shapes_are_checked(small_graph):

@@ -4,9 +4,11 @@ import csv
 import json
 
 import duckdb
+import numpy as np
 import pytest
 
-from labeldeconv.data.tables import load_tables
+from labeldeconv.data.findings import Loaded
+from labeldeconv.data.tables.folder import load_tables
 from labeldeconv.errors import DataError
 
 FORMATS = ("parquet", "csv", "jsonl")
@@ -37,6 +39,23 @@ def write(folder, nodes=NODES, edges=EDGES, kind="csv", toml=None):
 
 def changed(rows, row, **cells):
     return [{**r, **cells} if i == row else r for i, r in enumerate(rows)]
+
+
+def same(a: Loaded, b: Loaded) -> None:
+    for x, y in zip(
+        (a.graph.labels, a.graph.edges, a.graph.split.roles),
+        (b.graph.labels, b.graph.edges, b.graph.split.roles),
+        strict=True,
+    ):
+        np.testing.assert_array_equal(x, y)
+    assert list(a.graph.texts) == list(b.graph.texts)
+    assert a.graph.class_names == b.graph.class_names
+    assert list(a.graph.ids) == list(b.graph.ids)
+
+
+def place(kind, row):
+    """Where a message says that a row, counted from 0, is."""
+    return f"row {row + 1}" if kind == "parquet" else f"line {row + (2 if kind == 'csv' else 1)}"
 
 
 def problems(folder) -> list[str]:

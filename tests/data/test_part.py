@@ -7,10 +7,8 @@ import numpy as np
 import pytest
 
 from labeldeconv.data.part import connected_part
-from labeldeconv.data.planted import planted
+from labeldeconv.data.sets.planted import planted
 from labeldeconv.errors import DataError
-from labeldeconv.names import open_data
-from labeldeconv.record import Cache
 
 
 @pytest.fixture(scope="module")
@@ -54,9 +52,3 @@ def test_errors(graph, small_graph):
     with pytest.raises(DataError, match=r"no 'test' nodes in the part"):
         connected_part(small_graph, 5, 0)
     assert connected_part(graph, 10**6, 0) is graph
-
-
-def test_by_name(tmp_path):
-    cache = Cache(tmp_path)
-    assert open_data("planted:400#90", 0, cache).graph.num_nodes == 90
-    assert open_data("planted:400#90", 0, cache).graph.name.endswith("-90")

@@ -5,42 +5,20 @@ import json
 import numpy as np
 import pytest
 import torch
-from transformers import ViTConfig, ViTModel
 
-from labeldeconv.config import EncoderConfig
-from labeldeconv.data.records import record_texts
-from labeldeconv.data.tables import load_tables
-from labeldeconv.encoders.attributes import CategoryEncoder, NumberEncoder
-from labeldeconv.encoders.load import load_encoder
-from labeldeconv.encoders.tokens import TokenStore, write_tokens
+from labeldeconv.data.convert import record_texts
+from labeldeconv.data.tables.folder import load_tables
+from labeldeconv.encoders.pretrained import Pretrained, load_encoder
+from labeldeconv.encoders.tokens import tokens, write_tokens
 from labeldeconv.errors import ConfigError, DataError
-from labeldeconv.graph import AttributedGraph
-from labeldeconv.pipeline import fit
-from labeldeconv.split import Split
-from labeldeconv.texts import Texts
+from labeldeconv.graph.attributed import AttributedGraph
+from labeldeconv.graph.split import Split
+from labeldeconv.graph.texts import Texts
+from labeldeconv.runs.fit import fit
+from labeldeconv.settings.models import EncoderConfig
+from labeldeconv.testing import ENCODER_CHECKS
 
 Image = pytest.importorskip("PIL.Image", reason="needs the extra images")
-
-
-@pytest.fixture(scope="module")
-def vit(tmp_path_factory):
-    path = tmp_path_factory.mktemp("vit")
-    torch.manual_seed(0)
-    config = ViTConfig(
-        hidden_size=16, num_hidden_layers=1, num_attention_heads=2, intermediate_size=32, image_size=16, patch_size=8
-    )
-    ViTModel(config).save_pretrained(path)
-    processor = {"image_processor_type": "ViTImageProcessor", "size": {"height": 16, "width": 16}}
-    (path / "preprocessor_config.json").write_text(json.dumps(processor))
-    return path
-
-
-@pytest.fixture(scope="module")
-def photos(tmp_path_factory):
-    path = tmp_path_factory.mktemp("photos")
-    for name, colour in (("red", (255, 0, 0)), ("blue", (0, 0, 255))):
-        Image.new("RGB", (20, 12), colour).save(path / f"{name}.png")
-    return path
 
 
 @pytest.fixture(scope="module")
@@ -62,8 +40,7 @@ def texts(photos):
 
 def batch(encoder, texts, folder, nodes=(0, 1, 2, 3)):
     folder.mkdir(exist_ok=True)
-    write_tokens(encoder, texts, 32, folder)
-    return TokenStore.open(folder, encoder.pad_id).batch(np.array(nodes))
+    return write_tokens(encoder.tokenizer_part, texts, 32, folder).batch(np.array(nodes))
 
 
 def test_features_are_the_concatenation_before_training(name, texts, tmp_path):
@@ -97,14 +74,14 @@ def test_batches_do_not_matter(name, texts, tmp_path):
 
 def test_trains_saves_and_restores(name, texts, tmp_path):
     encoder = load_encoder(EncoderConfig(name=name))
-    assert encoder.identity() == load_encoder(EncoderConfig(name=name)).identity()
-    before = encoder.identity()
+    before = encoder.weights_key()
+    assert before == load_encoder(EncoderConfig(name=name)).weights_key()
     optimizer = torch.optim.SGD(encoder.parameters(), lr=0.1)
     encoder(*batch(encoder, texts, tmp_path / "t")).square().sum().backward()
     for child in encoder.by_column().values():
         assert all(p.grad is not None for n, p in child.named_parameters() if "pooler" not in n)
     optimizer.step()
-    assert encoder.identity() != before
+    assert encoder.weights_key() != before
     encoder.save(tmp_path / "m")
     same = load_encoder(EncoderConfig(name=str(tmp_path / "m")))
     fresh = load_encoder(EncoderConfig(name=name))
@@ -144,21 +121,48 @@ def test_bad_image(name, photos, tmp_path):
             encoder(*batch(encoder, texts, tmp_path / "t", [0]))
 
 
+def test_keys_are_those_of_the_columns(name, vit):
+    """Another encoder of one column, or the columns in another order, are other tokens and other weights."""
+    encoder = load_encoder(EncoderConfig(name=name))
+    title, price, rest = name.split(",", 2)
+    for other in (f"{price},{title},{rest}", f"title=tiny,price=category,{rest}", name.replace("price", "cost")):
+        changed = load_encoder(EncoderConfig(name=other))
+        assert changed.tokenizer_key() != encoder.tokenizer_key()
+        assert changed.weights_key() != encoder.weights_key()
+    with torch.no_grad():
+        encoder.fusion.bias[0] += 1
+    assert encoder.weights_key() != load_encoder(EncoderConfig(name=name)).weights_key()
+
+
+@pytest.mark.parametrize("check", ENCODER_CHECKS, ids=lambda check: check.__name__)
+def test_contract(name, texts, check):
+    check(lambda: load_encoder(EncoderConfig(name=name)), list(texts)[:3])
+
+
+def test_another_content_of_an_image_is_another_key(vit, tmp_path):
+    """The path alone would serve the features of the old picture from the cache."""
+    config = EncoderConfig(name=f"title=tiny,photo=image:{vit}")
+    paths = [tmp_path / "a.png", tmp_path / "b.png"]
+    for path in paths:
+        Image.new("RGB", (8, 8), (255, 0, 0)).save(path)
+    texts = record_texts({"title": ["x", "y"], "photo": paths})
+    keys = [Pretrained(config).files_key(texts)]
+    Image.new("RGB", (8, 8), (254, 0, 0)).save(paths[1])
+    keys.append(Pretrained(config).files_key(texts))
+    paths[0].unlink()
+    keys.append(Pretrained(config).files_key(texts))
+    assert None not in keys
+    assert len(set(keys)) == 3
+    assert keys[2] == Pretrained(config).files_key(texts)
+    plain = Pretrained(EncoderConfig(name="title=tiny"))
+    assert plain.files_key(texts) is None
+    tokenizer = Pretrained(config).tokenizer
+    assert len({tokens.key(texts, tokenizer, 32, key) for key in keys}) == 3
+
+
 def test_unequal_columns():
     with pytest.raises(DataError, match=r"columns of equal length expected"):
         record_texts({"a": [1], "b": [1, 2]})
-
-
-@pytest.mark.parametrize("encoder", [NumberEncoder(), CategoryEncoder()])
-def test_plain_values_alone(encoder, tmp_path):
-    texts = Texts.from_strings(["1", "", "2.5"])
-    write_tokens(encoder, texts, 8, tmp_path)
-    x = encoder(*TokenStore.open(tmp_path, encoder.pad_id).batch(np.arange(3)))
-    assert x.shape == (3, encoder.dim)
-    assert not x[1].any()
-    assert encoder(*TokenStore.open(tmp_path, encoder.pad_id).batch(np.array([1]))).shape == (1, encoder.dim)
-    encoder.save(tmp_path / "m")
-    encoder.restore(tmp_path / "m")
 
 
 def test_tables_of_records(tmp_path):

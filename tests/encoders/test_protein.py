@@ -5,26 +5,22 @@ import pytest
 import torch
 from transformers import AutoTokenizer, EsmConfig, EsmForMaskedLM, EsmTokenizer
 
-from labeldeconv.config import EncoderConfig
-from labeldeconv.encoders.load import load_encoder
-from labeldeconv.encoders.protein import ProteinEncoder
-from labeldeconv.graph import AttributedGraph
-from labeldeconv.names import attribute_warning
-from labeldeconv.split import Split
-from labeldeconv.texts import Texts
+from labeldeconv.encoders.pretrained import Pretrained, load_encoder
+from labeldeconv.encoders.protein import ProteinEncoder, reads_residues, residue_ids, residues_to_ids
+from labeldeconv.graph.attributed import AttributedGraph
+from labeldeconv.graph.split import Split
+from labeldeconv.graph.texts import Texts
+from labeldeconv.runs.fit import attribute_warning
+from labeldeconv.settings.models import EncoderConfig
+from labeldeconv.testing import ENCODER_CHECKS, encoded
 
 # ESM2's own vocabulary
 VOCABULARY = ["<cls>", "<pad>", "<eos>", "<unk>", *"LAGVSERTIDPKQNFYMHWCXBUZO.-", "<null_1>", "<mask>"]
 SEQUENCES = ["MKVLAAGW", "acd", "MJ*K", "M" * 40]
 
 
-def encode(encoder, texts, pad=0, max_tokens=64):
-    rows = encoder.tokenize(texts, max_tokens)
-    width = max(map(len, rows)) + pad
-    ids = torch.tensor([row + [encoder.pad_id] * (width - len(row)) for row in rows])
-    mask = torch.tensor([[1] * len(row) + [0] * (width - len(row)) for row in rows])
-    with torch.inference_mode():
-        return encoder.eval()(ids, mask)
+def encode(encoder, texts, **options):
+    return encoded(encoder.eval(), texts, **options)
 
 
 @pytest.fixture(scope="module")
@@ -74,12 +70,32 @@ def test_mean_over_residues_without_begin_and_end(esm):
 
 
 def test_identity_saves_and_restores(esm, folder, tmp_path):
-    assert esm.identity() == load_encoder(EncoderConfig(name=str(folder))).identity()  # no random pooler
+    same = load_encoder(EncoderConfig(name=str(folder)))
+    assert esm.weights_key() == same.weights_key()  # no random pooler
+    assert esm.tokenizer_key() == same.tokenizer_key()
     esm.save(tmp_path / "m")
     again = load_encoder(EncoderConfig(name=str(tmp_path / "m")))
     torch.testing.assert_close(encode(again, SEQUENCES), encode(esm, SEQUENCES))
     again.restore(tmp_path / "m")
     torch.testing.assert_close(encode(again, SEQUENCES), encode(esm, SEQUENCES))
+
+
+@pytest.mark.parametrize("check", ENCODER_CHECKS, ids=lambda check: check.__name__)
+def test_contract(folder, check):
+    check(lambda: load_encoder(EncoderConfig(name=str(folder))), None)
+
+
+def test_residues_by_hand():
+    """'J' is not in the vocabulary and read as 'X', '*' and blanks are left out, small letters are large ones."""
+    table = np.zeros(256, np.int64)
+    table[[ord(c) for c in "AXZ"]] = [1, 2, 3]
+    assert residues_to_ids(["AzX", "a *\nA", ""], table) == [[1, 3, 2], [1, 1], []]
+
+
+def test_only_vocabularies_of_residues_are_read_as_such(folder):
+    assert reads_residues(AutoTokenizer.from_pretrained(folder))
+    assert not reads_residues(load_encoder(EncoderConfig(name="tiny")).tokenizer)
+    assert residue_ids(AutoTokenizer.from_pretrained(folder))[ord("J")] == VOCABULARY.index("X")
 
 
 def test_text_encoder_on_sequences_warns(folder):
@@ -92,6 +108,6 @@ def test_text_encoder_on_sequences_warns(folder):
         attributes="sequence",
         name="p",
     )
-    told = attribute_warning(EncoderConfig(name="tiny"), graph)
+    told = attribute_warning(Pretrained(EncoderConfig(name="tiny")), graph)
     assert told == "'p' has attributes of the kind sequence, and 'tiny' reads texts; an ESM2 model or unirep-64 fits"
-    assert attribute_warning(EncoderConfig(name=str(folder)), graph) is None
+    assert attribute_warning(Pretrained(EncoderConfig(name=str(folder))), graph) is None

@@ -1,19 +1,24 @@
+"""Tokens: as the tokenizer gives them, shared by what does not change them, and in batches by budget."""
+
 import numpy as np
+import pytest
 import torch
 
-from labeldeconv.config import EncoderConfig
-from labeldeconv.encoders.text import load_text_encoder
-from labeldeconv.encoders.tokens import TokenStore, write_tokens
-from labeldeconv.texts import Texts
+from labeldeconv.encoders import tokens as module
+from labeldeconv.encoders.base import Tokenizer
+from labeldeconv.encoders.pretrained import Pretrained, load_encoder
+from labeldeconv.encoders.tokens import ahead, epoch_batches, length_batches, tokens, write_tokens
+from labeldeconv.encoders.values import NumberEncoder
+from labeldeconv.graph.texts import Texts
+from labeldeconv.settings.models import EncoderConfig
 
 STRINGS = ["a graph", "", "label deconvolution " * 3, "ü"]
 
 
 def test_store_equals_tokenizer(tmp_path):
-    encoder = load_text_encoder(EncoderConfig(name="tiny"))
-    write_tokens(encoder, Texts.from_strings(STRINGS), 20, tmp_path)
-    store = TokenStore.open(tmp_path, encoder.pad_id)
-    assert store.tokens.dtype == np.uint16
+    encoder = load_encoder(EncoderConfig(name="tiny"))
+    store = write_tokens(encoder.tokenizer_part, Texts.from_strings(STRINGS), 20, tmp_path)
+    assert store.ids.dtype == np.uint16
     rows = encoder.tokenize(STRINGS, 20)
     assert store.lengths.tolist() == [len(r) for r in rows]
     ids, mask = store.batch(np.array([2, 1, 3]))
@@ -22,4 +27,84 @@ def test_store_equals_tokenizer(tmp_path):
         assert row[m.bool()].tolist() == rows[node]
         assert (row[~m.bool()] == encoder.pad_id).all()
     assert torch.equal(mask.sum(1), torch.tensor([20, 2, 4]))
-    assert sorted(p.name for p in tmp_path.iterdir()) == ["offsets.npy", "tokens.npy"]
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["ids.npy", "offsets.npy"]
+
+
+def test_large_vocabularies_take_four_bytes(tmp_path):
+    tokenizer = Tokenizer(lambda texts, most: [[70_000] for _ in texts], 0, 1 << 17, "k")
+    store = write_tokens(tokenizer, Texts.from_strings(["a", "b"]), 20, tmp_path)
+    assert (store.ids.dtype, store.ids.tolist()) == (np.uint32, [70_000, 70_000])
+
+
+def test_no_tokens_at_all(tmp_path):
+    store = write_tokens(NumberEncoder().tokenizer_part, Texts.from_strings(["", ""]), 20, tmp_path)
+    ids, mask = store.batch(np.array([0, 1]))
+    assert ids.tolist() == [[0], [0]]
+    assert not mask.any()
+
+
+def test_chunks_do_not_matter(tmp_path, monkeypatch):
+    encoder, texts = load_encoder(EncoderConfig(name="tiny")), Texts.from_strings(STRINGS * 3)
+    for name, chunk in (("a", 4096), ("b", 5)):
+        monkeypatch.setattr(module, "CHUNK", chunk)
+        (tmp_path / name).mkdir()
+        write_tokens(encoder.tokenizer_part, texts, 20, tmp_path / name)
+    for name in ("ids.npy", "offsets.npy"):
+        np.testing.assert_array_equal(np.load(tmp_path / "a" / name), np.load(tmp_path / "b" / name))
+
+
+def test_stage_is_keyed_by_texts_tokenizer_length_and_files():
+    """Not by the encoder's weights: any number of its layers shares the tokens."""
+    texts = Texts.from_strings(STRINGS)
+    whole, cut = (Pretrained(EncoderConfig(name="tiny", layers=layers)).tokenizer for layers in (2, 1))
+    made = tokens(texts, whole, 20)
+    assert not made.made.cached
+    assert tokens(texts, cut, 20).content_key == made.content_key
+    assert tokens(texts, cut, 20).made.cached
+    assert made.batch(np.array([0]))[0].tolist() == [
+        load_encoder(EncoderConfig(name="tiny")).tokenize(STRINGS[:1], 20)[0]
+    ]
+    other = Texts.from_strings([*STRINGS[:-1], "u"])
+    keys = [tokens.key(*given) for given in ((other, whole, 20), (texts, whole, 21), (texts, whole, 20, "files"))]
+    assert len({made.content_key, *keys}) == 4
+
+
+LENGTHS = np.random.default_rng(0).integers(3, 120, 5000)
+
+
+def test_every_node_once_within_both_limits_and_little_padding():
+    nodes = np.flatnonzero(LENGTHS % 3)
+    batches = epoch_batches(LENGTHS, nodes, 32, 1024, seed=0, epoch=0)
+    np.testing.assert_array_equal(np.sort(np.concatenate(batches)), nodes)
+    padded = [len(b) * LENGTHS[b].max() for b in batches]
+    assert max(padded) <= 1024
+    assert max(map(len, batches)) <= 32
+    assert 1 - LENGTHS[nodes].sum() / sum(padded) < 0.05
+
+
+def test_pure_function_of_seed_and_epoch():
+    a, b, other = (epoch_batches(LENGTHS, np.arange(5000), 32, 4096, 7, epoch) for epoch in (1, 1, 2))
+    assert all(np.array_equal(x, y) for x, y in zip(a, b, strict=True))
+    assert not np.array_equal(a[0], other[0])
+
+
+def test_long_text_alone():
+    lengths = np.array([10, 900, 10])
+    batches = length_batches(lengths, np.arange(3), 8, 100)
+    assert [b.tolist() for b in batches] == [[1], [0, 2]]
+
+
+def test_ahead_keeps_order_prepares_early_and_passes_errors_on():
+    made = []
+
+    def prepare(k):
+        made.append(k)
+        return 10 // k
+
+    used = ahead(prepare, [1, 2, 0, 5])
+    assert next(used) == 10
+    assert next(used) == 5
+    with pytest.raises(ZeroDivisionError):
+        next(used)
+    assert made[:3] == [1, 2, 0]
+    assert list(ahead(prepare, [])) == []

@@ -7,10 +7,11 @@ import numpy as np
 import pytest
 import torch
 
-from labeldeconv.config import EncoderConfig
-from labeldeconv.encoders.load import load_encoder
+from labeldeconv.encoders.pretrained import load_encoder
 from labeldeconv.encoders.unirep import MLSTM, UniRep
 from labeldeconv.errors import ConfigError
+from labeldeconv.settings.models import EncoderConfig
+from labeldeconv.testing import ENCODER_CHECKS, encoded
 
 SEQUENCES = ["MKVLAAGW", "acd", "MJ*K", "M" * 40]
 HAEMOGLOBIN = (
@@ -19,13 +20,8 @@ HAEMOGLOBIN = (
 )
 
 
-def encode(encoder, texts, pad=0, max_tokens=64):
-    rows = encoder.tokenize(texts, max_tokens)
-    width = max(map(len, rows)) + pad
-    ids = torch.tensor([row + [encoder.pad_id] * (width - len(row)) for row in rows])
-    mask = torch.tensor([[1] * len(row) + [0] * (width - len(row)) for row in rows])
-    with torch.inference_mode():
-        return encoder.eval()(ids, mask)
+def encode(encoder, texts, **options):
+    return encoded(encoder.eval(), texts, **options)
 
 
 def test_mlstm_by_hand():
@@ -45,17 +41,28 @@ def test_mlstm_by_hand():
     np.testing.assert_allclose(layer(x).detach().flatten(), expected, rtol=1e-6)
 
 
-def test_unirep_padding_saving_and_gradients(tmp_path):
+def small():
     torch.manual_seed(0)
     encoder = UniRep(12, 2)
     for p in encoder.parameters():
         torch.nn.init.normal_(p, std=0.5)
+    return encoder
+
+
+@pytest.mark.parametrize("check", ENCODER_CHECKS, ids=lambda check: check.__name__)
+def test_contract(check):
+    check(small, None)
+
+
+def test_unirep_padding_saving_and_gradients(tmp_path):
+    encoder = small()
     torch.testing.assert_close(encode(encoder, SEQUENCES), encode(encoder, SEQUENCES, pad=5))
     assert encoder.tokenize(["MJ*-"], 64) == [[24, 1, 23, 0]]
     assert len(encoder.tokenize(["M" * 99], 10)[0]) == 10
     encoder.save(tmp_path / "u")
     again = load_encoder(EncoderConfig(name=str(tmp_path / "u")))
-    assert again.identity() == encoder.identity()
+    assert again.weights_key() == encoder.weights_key()
+    assert again.tokenizer_key() == encoder.tokenizer_key()
     torch.testing.assert_close(encode(again, SEQUENCES), encode(encoder, SEQUENCES))
     ids = torch.tensor(encoder.tokenize(["MKV"], 64))
     encoder(ids, torch.ones_like(ids)).sum().backward()

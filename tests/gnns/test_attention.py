@@ -4,9 +4,7 @@ import pytest
 import torch
 from torch_geometric.nn import GATConv
 
-from labeldeconv.gnns import weighted_sum as module
 from labeldeconv.gnns.attention import Attention, drop_edges
-from labeldeconv.gnns.weighted_sum import weighted_sum
 
 n, e, d = 20, 70, 5
 
@@ -41,22 +39,6 @@ def test_rows_equal_the_whole():
     x, edges = torch.randn(n, d), torch.randint(0, n, (2, e))
     first = edges[:, edges[1] < 6]
     torch.testing.assert_close(conv(x, first, 6), conv(x, edges, n)[:6])
-
-
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_weighted_sum_and_its_gradients(dtype, monkeypatch):
-    """float32 on a CPU takes the numba kernels, float64 the chunks of torch; both equal dense algebra."""
-    monkeypatch.setattr(module, "CHUNK", 16)
-    torch.manual_seed(0)
-    edges = torch.randint(0, n, (2, e))
-    alpha = torch.rand(e, 3, dtype=dtype, requires_grad=True)
-    x = torch.randn(n, 3, 4, dtype=dtype, requires_grad=True)
-    out = weighted_sum(alpha, x, edges, n)
-    dense = torch.zeros(n, 3, 4, dtype=dtype).index_add(0, edges[1], alpha[..., None] * x[edges[0]])
-    torch.testing.assert_close(out, dense)
-    upstream = torch.randn_like(out)
-    mine = torch.autograd.grad(out, (alpha, x), upstream)
-    torch.testing.assert_close(mine, torch.autograd.grad(dense, (alpha, x), upstream))
 
 
 def test_dropped_edges():

@@ -5,9 +5,8 @@ import torch
 from torch import nn
 
 from labeldeconv.errors import ConfigError
-from labeldeconv.gnns.base import Psi
+from labeldeconv.gnns.base import GNNS, Psi
 from labeldeconv.gnns.norms import make_norm, mlp_norm
-from labeldeconv.names import GNNS
 
 d, c = 5, 3
 

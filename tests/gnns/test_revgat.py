@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 import torch
-from conftest import random_edges
 
-from labeldeconv.adjacency import Adjacency
 from labeldeconv.gnns.revgat import RevGAT
+from labeldeconv.propagation.adjacency import Adjacency
+from tests.samples import random_edges
 
 n, d, c = 30, 6, 4
 ADJ = Adjacency.from_edges(random_edges(n, 80), n)

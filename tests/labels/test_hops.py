@@ -1,11 +1,16 @@
+"""Hop labels: on disk as in memory, by hand, and as a stage."""
+
 import numpy as np
 import pytest
-from conftest import random_edges
+import torch
 
-from labeldeconv.adjacency import Adjacency
-from labeldeconv.config import AdjacencyConfig
-from labeldeconv.gather import dequantize
-from labeldeconv.labels.hops import hop_labels, write_hop_labels
+from labeldeconv.graph.split import Split
+from labeldeconv.labels.hops import hop_labels, hops, write_hop_labels
+from labeldeconv.labels.pseudo import pseudo
+from labeldeconv.propagation.adjacency import Adjacency
+from labeldeconv.propagation.fixed_point import dequantize
+from labeldeconv.settings.models import AdjacencyConfig
+from tests.samples import random_edges
 
 
 @pytest.mark.parametrize(("store", "tolerance"), [("float32", 0), ("uint16", 0.51 / 65535)])
@@ -32,3 +37,26 @@ def test_symmetric_products_leave_the_range_and_stay_float32(tmp_path):
 def test_isolated_node_keeps_its_label():
     K = hop_labels(np.array([[0], [1]]), np.eye(3, dtype=np.float32), hops=3)
     np.testing.assert_array_equal(K[2], np.tile([0, 0, 1], (4, 1)))
+
+
+def test_by_hand():
+    """A path 0-1-2: K_1 of the middle is the mean of the ends, K_2 of an end is K_1 of the middle."""
+    K = hop_labels(np.array([[0, 1], [1, 2]]), np.array([[1.0], [0.0], [0.5]]), hops=2)
+    assert K[:, :, 0].tolist() == [[1.0, 0.0, 0.75], [0.0, 0.75, 0.0], [0.5, 0.0, 0.75]]
+
+
+def test_tensors_are_taken_too():
+    edges, Y = np.array([[0, 1], [1, 2]]), np.eye(3, dtype=np.float32)
+    K = hop_labels(torch.from_numpy(edges), torch.from_numpy(Y), 2)
+    np.testing.assert_array_equal(K, hop_labels(edges, Y, 2))
+
+
+@pytest.mark.parametrize("store", ["uint16", "float32"])
+def test_stage_equals_in_memory(small_graph, store):
+    everyone = small_graph.with_split(Split(np.zeros(6, np.int8)))
+    Y = pseudo(None, everyone)
+    K = hops(Y, everyone, AdjacencyConfig(), 2, store)
+    assert K.values.dtype == store
+    np.testing.assert_allclose(dequantize(K.values), hop_labels(everyone.edges, Y.values, 2), atol=1.6e-5)
+    assert K.content_key == hops(Y, everyone, AdjacencyConfig(), 2, store).content_key
+    assert K.content_key != hops(Y, everyone, AdjacencyConfig(self_loops=True), 2, store).content_key

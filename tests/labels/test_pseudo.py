@@ -1,7 +1,13 @@
+"""(Pseudo) labels: true on train nodes, predicted elsewhere; as a stage, labels of others cannot be read."""
+
+import warnings
+from dataclasses import dataclass, replace
+
 import numpy as np
 
-from labeldeconv.labels.pseudo import pseudo_labels
-from labeldeconv.task import Task
+from labeldeconv.graph.split import Split
+from labeldeconv.graph.task import Task
+from labeldeconv.labels.pseudo import pseudo, pseudo_labels
 
 
 def test_one_hot_on_train_softened_elsewhere():
@@ -26,3 +32,39 @@ def test_multilabel_fills_missing_train_entries():
     labels = np.array([[1, -1], [-1, -1]], dtype=np.int8)
     Y = pseudo_labels(Task("multilabel", 2), labels, np.array([0]), np.zeros((2, 2)))
     np.testing.assert_allclose(Y, [[1, 0.5], [0.5, 0.5]])
+
+
+@dataclass
+class Predicted:
+    """Predictions as a stage takes them: with a key."""
+
+    logits: np.ndarray
+    content_key: str
+
+
+def test_stage_equals_the_function(small_graph):
+    logits = np.random.default_rng(0).normal(size=(6, 3))
+    Y = pseudo(Predicted(logits, "a"), small_graph, 0.7)
+    expected = pseudo_labels(Task("multiclass", 3), small_graph.labels, small_graph.split.train, logits, 0.7)
+    np.testing.assert_array_equal(Y.values, expected)
+    assert Y.content_key != pseudo(Predicted(logits, "b"), small_graph, 0.7).content_key
+    assert Y.content_key != pseudo(Predicted(logits, "a"), small_graph, 0.8).content_key
+
+
+def test_labels_of_other_nodes_are_in_no_key(small_graph):
+    labels = small_graph.labels.copy()
+    labels[3:] = 0
+    predicted = Predicted(np.zeros((6, 3)), "a")
+    assert pseudo.key(predicted, small_graph) == pseudo.key(predicted, replace(small_graph, labels=labels))
+    labels[0] = 1
+    assert pseudo.key(predicted, small_graph) != pseudo.key(predicted, replace(small_graph, labels=labels))
+
+
+def test_without_predictions_missing_entries_are_the_mean_of_the_others(small_graph):
+    """Column 0 is 1, 1, 0 where known, so 2/3; column 1 is known nowhere, so 0."""
+    labels = np.array([[1, -1], [1, -1], [0, -1], [-1, -1], [-1, -1], [-1, -1]], np.int8)
+    graph = replace(small_graph, labels=labels, class_names=["a", "b"], split=Split(np.zeros(6, np.int8)))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)  # the mean of an empty column
+        Y = pseudo(None, graph)
+    np.testing.assert_allclose(Y.values, [[1, 0], [1, 0], [0, 0], [2 / 3, 0], [2 / 3, 0], [2 / 3, 0]], rtol=1e-6)

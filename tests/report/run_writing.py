@@ -1,19 +1,29 @@
-"""Run directories without training: the files that `fit` and `compare` leave, filled with chosen numbers."""
+"""Run directories without training: the one writer's, of artefacts that are filled with chosen numbers."""
 
 import json
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import numpy as np
 
-from labeldeconv.comparison import Row, cell_name
-from labeldeconv.evaluate import Spread
-from labeldeconv.graph import AttributedGraph
-from labeldeconv.labels.hops import hop_labels
-from labeldeconv.record import write_json, write_text
-from labeldeconv.settings import load_config
-from labeldeconv.split import Split
-from labeldeconv.task import Task
-from labeldeconv.texts import Texts
+from labeldeconv.graph.attributed import AttributedGraph
+from labeldeconv.graph.split import Split
+from labeldeconv.graph.task import Task
+from labeldeconv.graph.texts import Texts
+from labeldeconv.labels.hops import HopLabels, hop_labels
+from labeldeconv.labels.pseudo import Labels
+from labeldeconv.methods.base import Learned
+from labeldeconv.propagation.fixed_point import quantize
+from labeldeconv.runs import directory
+from labeldeconv.runs.compare import Comparison, Row, cell_name
+from labeldeconv.runs.fit import Parts, resolve
+from labeldeconv.runs.spread import Spread
+from labeldeconv.settings.reading import load_config
+from labeldeconv.stages.files import write_json, write_text
+from labeldeconv.stages.stage import Made
+from labeldeconv.training.encoder import TrainedEncoder
+from labeldeconv.training.features import Features
+from labeldeconv.training.gnn import TrainedGNN
 
 SECONDS = {"tokens": 0.5, "train": 8.0, "gnn": 1.5}
 
@@ -36,27 +46,41 @@ def ring(n: int = 60, texts=None, multilabel: bool = False, val: bool = True) ->
     )
 
 
-def write_run(folder: Path, graph: AttributedGraph, method: str = "ld", seed: int = 0, val: float | None = 0.5, **sets):
-    """A finished run directory; returns its logits (n, c)."""
-    folder.mkdir(parents=True, exist_ok=True)
-    config = load_config(None, {"data": graph.name, "method": method, "seed": seed, "encoder.name": "tiny", **sets})
+def made(kind, folder: Path, **held):
+    """An artefact as if a stage had made it: its arrays lie in `folder`, and its paths name files there."""
+    for name, value in held.items():
+        if isinstance(value, np.ndarray):
+            np.save(folder / f"{name}.npy", value)
+    artefact = kind(**held)
+    artefact.__dict__["_made"] = Made(folder.name, "0" * 24, folder, 1.0, None, False)
+    return artefact
+
+
+def a_file(path: Path, rows=()) -> Path:
+    """A file of JSON lines."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_text(path, "".join(json.dumps(row) + "\n" for row in rows))
+    return path
+
+
+def write_run(
+    out: Path,
+    graph: AttributedGraph,
+    method: str = "ld",
+    seed: int = 0,
+    val: float | None = 0.5,
+    fixed_point: bool = False,
+    **sets,
+):
+    """A finished run directory; returns its logits (n, c). A GNN that is not known stands for somebody else's."""
+    given = {"data": graph.name, "method": method, "seed": seed, "encoder.name": "tiny", **sets}
+    stand_in = object() if ":" in given.get("gnn.name", "") else None
+    config = resolve(load_config(None, given), Parts(gnn=stand_in))
     task = Task.of(graph)
     rng = np.random.default_rng([seed, len(method)])
     truth = np.nan_to_num(task.targets(graph.labels), nan=0.3)
     logits = (rng.normal(size=truth.shape) + 2 * truth).astype(np.float32)
-    np.save(folder / "logits.npy", logits)
     gamma = [0.3, 0.7] if method == "ld" else None
-    if method in ("ld", "wo-ld"):
-        Y = np.clip(truth, 0, 1).astype(np.float32)
-        np.save(folder / "pseudo_labels.npy", Y)
-        np.save(folder / "hop_labels.npy", hop_labels(graph.edges, Y, 1 if gamma else 0))
-    if method != "pne":
-        steps = [{"step": t, "epoch": 0, "loss": 2.0 / t, "lr": 1e-4, "gamma": gamma} for t in range(1, 21)]
-        write_text(folder / "steps.jsonl", "".join(json.dumps(row) + "\n" for row in steps))
-    epochs = [{"epoch": t, "loss": 1.0 / t, "val": val if val is None else val * t / 10} for t in range(1, 11)]
-    write_text(folder / "epochs.jsonl", "".join(json.dumps(row) + "\n" for row in epochs))
-    write_text(folder / "config.toml", config.to_toml())
-    graph.save(folder / "graph")
     test = task.score(logits[graph.split.test], graph.labels[graph.split.test])
     result = {
         "metric": task.metric,
@@ -64,15 +88,74 @@ def write_run(folder: Path, graph: AttributedGraph, method: str = "ld", seed: in
         "val": float("nan") if val is None else val,
         "test": test,
         "gamma": gamma,
+        "alpha": {"ld": 1.0, "wo-ld": 0.0}.get(method),
         "seconds": SECONDS,
         "peak_mib": {"tokens": 100.0, "train": 300.0, "gnn": None},
         "encoder_nodes": 2 * graph.num_nodes,
+        "encoder_nodes_by_stage": {"tokens": 0, "train": graph.num_nodes, "gnn": graph.num_nodes},
+        "step_seconds": None,
+        "batch": None if method == "pne" else 32.0,
+        "subgraph": None if method == "pne" else 32.0,
         "cached": [],
+        "stages": {},
         "settings": config.model_dump(),
-        "run": str(folder),
     }
-    write_json(folder / "result.json", result)
+    with TemporaryDirectory() as folder:
+        learned = _learned(Path(folder), graph, method, config.setting, val, logits, gamma, fixed_point)
+        directory.write_run(out, learned, graph, config, result)
     return logits
+
+
+def _learned(root, graph, method, setting, val, logits, gamma, fixed_point) -> Learned:
+    folders = {name: root / name for name in ("features", "gnn", "train", "pseudo", "hops")}
+    for folder in folders.values():
+        folder.mkdir()
+    epochs = [{"epoch": t, "loss": 1.0 / t, "val": val if val is None else val * t / 10} for t in range(1, 11)]
+    steps = [{"step": t, "epoch": 0, "loss": 2.0 / t, "lr": 1e-4, "gamma": gamma} for t in range(1, 21)]
+    X = np.random.default_rng(0).normal(size=(graph.num_nodes, 4)).astype(np.float16)
+    gnn, train = folders["gnn"], folders["train"]
+    trained = Y = K = None
+    if method != "pne":
+        trained = made(
+            TrainedEncoder,
+            train,
+            encoder=a_file(train / "encoder" / "config.json").parent,
+            head=a_file(train / "head.safetensors"),
+            log=a_file(train / "steps.jsonl", steps),
+            gamma=gamma,
+            steps=20,
+            loss=0.1,
+            encoder_nodes=graph.num_nodes,
+            batch=32.0,
+            subgraph=32.0,
+            seconds=8.0,
+            step_seconds={},
+        )
+    if method in ("ld", "wo-ld"):
+        truth = np.nan_to_num(Task.of(graph).targets(graph.labels), nan=0.3)
+        values = np.clip(truth, 0, 1).astype(np.float32)
+        hops = hop_labels(graph.edges, values, 1 if gamma else 0)
+        nodes = graph.split.train if setting == "inductive" else np.arange(graph.num_nodes)
+        Y = made(Labels, folders["pseudo"], values=values[nodes])
+        K = made(HopLabels, folders["hops"], values=quantize(hops[nodes]) if fixed_point else hops[nodes])
+    return Learned(
+        features=made(Features, folders["features"], values=X, encoder_nodes=graph.num_nodes, seconds=1.0),
+        gnn=made(
+            TrainedGNN,
+            gnn,
+            logits=logits,
+            weights=a_file(gnn / "gnn.safetensors"),
+            log=a_file(gnn / "epochs.jsonl", epochs),
+            val=float("nan") if val is None else val,
+            best_epoch=10,
+            epochs=10,
+            seconds=1.5,
+        ),
+        encoder=trained,
+        labels=Y,
+        hop_labels=K,
+        alpha={"ld": 1.0, "wo-ld": 0.0}.get(method),
+    )
 
 
 def write_comparison(folder: Path, graph: AttributedGraph, methods=("pne", "ld"), gnns=("gcn",), seeds=1, varied=({},)):
@@ -81,17 +164,14 @@ def write_comparison(folder: Path, graph: AttributedGraph, methods=("pne", "ld")
     for values in varied:
         for gnn in gnns:
             for method in methods:
-                tests = []
-                for seed in range(seeds):
-                    path = folder / cell_name(method, gnn, values, seed)
-                    write_run(path, graph, method, seed, **{"gnn.name": gnn, **values})
-                    tests.append(json.loads((path / "result.json").read_text())["test"])
+                names = tuple(cell_name(method, gnn, values, seed) for seed in range(seeds))
+                for seed, name in enumerate(names):
+                    write_run(folder / name, graph, method, seed, **{"gnn.name": gnn, **values})
+                tests = [directory.RunDirectory.open(folder / name).result["test"] for name in names]
                 p = 0.01 if seeds > 1 and method != "ld" else None
-                val = Spread(0.5, 0.1 if seeds > 1 else 0.0)
-                rows.append(Row(method, gnn, values, val, Spread.of(tests), seeds, 10.0, 300.0, 2.0, SECONDS, tests, p))
-    table = {"data": graph.name, "metric": Task.of(graph).metric, "higher_is_better": True, "run": str(folder)}
-    write_json(
-        folder / "compare.json",
-        {**table, "rows": [{**r.__dict__, "val": r.val.__dict__, "test": r.test.__dict__} for r in rows]},
-    )
+                spreads = Spread(0.5, 0.1 if seeds > 1 else 0.0), Spread.of(tests)
+                costs = seeds, 10.0, 300.0, 2.0, SECONDS
+                rows.append(Row(method, gnn, values, *spreads, *costs, tests, p, cells=names))
+    comparison = Comparison(graph.name, Task.of(graph).metric, True, rows, folder)
+    write_json(folder / directory.COMPARISON, comparison.to_dict())
     return folder

@@ -3,10 +3,10 @@
 import shutil
 
 import pytest
-from run_writing import ring, write_comparison, write_run
-from test_html import hostile
 
 from labeldeconv.report.html import write_report
+from tests.report.run_writing import ring, write_comparison, write_run
+from tests.report.test_html import hostile
 
 playwright = pytest.importorskip("playwright.sync_api")
 pytestmark = pytest.mark.browser

@@ -4,10 +4,10 @@ import sys
 from html.parser import HTMLParser
 
 import pytest
-from run_writing import ring, write_comparison, write_run
 
 from labeldeconv.errors import DataError, MissingExtra
 from labeldeconv.report.html import LARGEST, digest, write_report
+from tests.report.run_writing import ring, write_comparison, write_run
 
 HOSTILE = [
     "<script>alert(1)</script>",
@@ -80,9 +80,13 @@ def test_sections_without_data_are_left_out(tmp_path):
     write_run(tmp_path, ring(val=False), "pne", val=None)
     keys = ["overview", "data", "training", "predictions", "labels", "costs", "nodes", "settings"]
     assert write_report(tmp_path).sections == keys
-    for name in ("epochs.jsonl", "logits.npy"):
-        (tmp_path / name).unlink()
-    assert write_report(tmp_path).sections == ["overview", "data", "labels", "costs", "nodes", "settings"]
+
+
+def test_a_report_of_an_incomplete_run_is_refused(tmp_path):
+    write_run(tmp_path, ring())
+    (tmp_path / "logits.npy").unlink()
+    with pytest.raises(DataError, match=r"not complete: logits.npy is missing"):
+        write_report(tmp_path)
 
 
 def test_scores_alone_make_a_report(tmp_path):

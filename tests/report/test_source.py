@@ -1,9 +1,11 @@
 import numpy as np
 import pytest
-from run_writing import ring, write_comparison, write_run
 
 from labeldeconv.errors import DataError
-from labeldeconv.report.source import Run, open_source, short
+from labeldeconv.report.html import write_report
+from labeldeconv.report.source import open_source, short
+from labeldeconv.runs.directory import RunDirectory
+from tests.report.run_writing import ring, write_comparison, write_run
 
 
 def test_comparison_finds_the_run_of_every_seed(tmp_path):
@@ -40,12 +42,38 @@ def test_a_deleted_cell_is_left_out(tmp_path):
 
 def test_inductive_labels_belong_to_train_nodes(tmp_path):
     graph = ring()
-    write_run(tmp_path, graph)
-    np.save(tmp_path / "hop_labels.npy", np.zeros((len(graph.split.train), 2, 3), np.float32))
-    _, nodes = Run.open(tmp_path).label_rows("hop_labels", graph)
-    assert (nodes == graph.split.train).all()
+    write_run(tmp_path, graph, setting="inductive")
+    run = RunDirectory.open(tmp_path)
+    assert (run.label_nodes == graph.split.train).all()
+    assert len(run.hop_labels) == len(run.pseudo_labels) == len(graph.split.train)
+
+
+def test_incomplete_runs_are_refused(tmp_path):
+    write_run(tmp_path, ring())
     np.save(tmp_path / "hop_labels.npy", np.zeros((7, 2, 3), np.float32))
-    assert Run.open(tmp_path).label_rows("hop_labels", graph) is None
+    with pytest.raises(DataError, match=r"not complete: hop_labels.npy has"):
+        open_source(tmp_path)
+
+
+def test_a_comparison_lists_its_own_cells_only(tmp_path):
+    folder = write_comparison(tmp_path, ring())
+    write_run(folder / "wo-ld-gcn-0", ring(), "wo-ld")
+    source = open_source(folder)
+    assert [run.name for run in source.runs] == ["pne-gcn-0", "ld-gcn-0"]
+
+
+@pytest.mark.parametrize(("method", "color", "labels"), [("theirs:method", 9, False), ("ld", 0, True)])
+def test_a_run_of_somebody_else_imports_nothing(tmp_path, monkeypatch, method, color, labels):
+    """A report of a run whose method, GNN and data are modules: none is imported, and inverse labels tell N."""
+    names = {"method": method, "gnn.name": "theirs:GNN", "data": "theirs:data"}
+    write_run(tmp_path / "run", ring(), **names)
+    (tmp_path / "theirs.py").write_text("raise SystemExit('imported')")
+    monkeypatch.syspath_prepend(tmp_path)
+    source = open_source(tmp_path / "run")
+    assert source.entries[0].color == color
+    sections = write_report(tmp_path / "run").sections
+    assert "settings" in sections
+    assert ("labels" in sections) == labels
 
 
 @pytest.mark.parametrize(("name", "told"), [("nowhere", "no such folder"), ("", "neither result.json nor")])

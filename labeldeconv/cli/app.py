@@ -1,0 +1,294 @@
+"""The command line: parse, call one public function, print. `labeldeconv --help` names the commands."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+# Before torch loads: threads that spin while waiting cost a shared machine up to 70 times (measured).
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+os.environ.setdefault("KMP_BLOCKTIME", "0")
+
+import typer
+from rich.table import Table
+
+from labeldeconv.cli.analyze import analyze
+from labeldeconv.cli.housekeeping import cache
+from labeldeconv.cli.listing import list_names, list_settings
+from labeldeconv.cli.terminal import (
+    Alpha,
+    AsJson,
+    ConfigFile,
+    Data,
+    Encoder,
+    Hops,
+    LogTo,
+    MaxNodes,
+    Out,
+    Quiet,
+    Sets,
+    Verbose,
+    Version,
+    comparison_table,
+    console,
+    part_of,
+    print_json,
+    print_tree,
+    settings_of,
+)
+from labeldeconv.errors import DataError, LabelDeconvError
+from labeldeconv.progress import show
+from labeldeconv.settings.models import Config
+from labeldeconv.settings.reading import label_settings, parse_vary
+
+if TYPE_CHECKING:
+    from labeldeconv.runs.compare import Comparison
+
+app = typer.Typer(
+    add_completion=False,
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+)
+app.add_typer(analyze, name="analyze")
+app.add_typer(cache, name="cache")
+
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Print the settings and the estimated cost, and stop.")]
+
+
+@app.callback()
+def _labeldeconv(version: Version = False) -> None:
+    """Label Deconvolution: learn node features and predictions on attributed graphs."""
+
+
+@app.command()
+def fit(
+    data: Data,
+    method: Annotated[str | None, typer.Option(help="A method of `labeldeconv list`; default ld.")] = None,
+    encoder: Encoder = None,
+    gnn: Annotated[str | None, typer.Option(help="A GNN of `labeldeconv list`, or package.module:Name.")] = None,
+    seed: Annotated[int | None, typer.Option(help="Seed of everything random.")] = None,
+    hops: Hops = None,
+    alpha: Alpha = None,
+    max_nodes: MaxNodes = None,
+    out: Out = None,
+    log: LogTo = None,
+    config: ConfigFile = None,
+    sets: Sets = None,
+    profile: Annotated[bool, typer.Option("--profile", help="Also write and print where the time went.")] = False,
+    dry_run: DryRun = False,
+    quiet: Quiet = False,
+    verbose: Verbose = False,
+    as_json: AsJson = False,
+) -> None:
+    """Train one method with one GNN and one seed; writes a run directory."""
+    names = {"data": part_of(data, max_nodes), "method": method, "encoder__name": encoder, "gnn__name": gnn, "log": log}
+    settings = settings_of(config, sets, **names, seed=seed, **label_settings(alpha, hops))
+    if dry_run:
+        return _dry_run(settings, as_json)
+    from labeldeconv.runs.fit import fit_config
+
+    result = fit_config(settings, out=out)
+    times = result.write_profile() if profile else None
+    if as_json:
+        return print_json(result.to_dict() | ({"profile": times} if times else {}))
+    table = Table(title=f"{settings.method} on {settings.data}: {result.metric}", title_justify="left")
+    for column in ("val", "test", "seconds"):
+        table.add_column(column, justify="right")
+    table.add_row(f"{100 * result.val:.2f}", f"{100 * result.test:.2f}", f"{sum(result.seconds.values()):.1f}")
+    console.print(table)
+    if times:
+        _print_profile(times)
+    else:
+        console.print("seconds by stage: " + ", ".join(f"{k} {v:.1f}" for k, v in result.seconds.items()))
+    if result.gamma:
+        console.print("gamma: " + ", ".join(f"{g:.3f}" for g in result.gamma))
+    console.print(f"run directory: {result.run}", soft_wrap=True)
+
+
+@app.command()
+def compare(
+    data: Data,
+    methods: Annotated[str, typer.Option(help="Comma-separated, or all that can run here.")] = "pne,fne,wo-ld,ld",
+    gnns: Annotated[str | None, typer.Option(help="Comma-separated GNNs.")] = None,
+    seeds: Annotated[int, typer.Option(min=1, help="Number of seeds, from 0.")] = 1,
+    encoder: Encoder = None,
+    hops: Hops = None,
+    alpha: Alpha = None,
+    max_nodes: MaxNodes = None,
+    out: Out = None,
+    log: LogTo = None,
+    config: ConfigFile = None,
+    sets: Sets = None,
+    dry_run: DryRun = False,
+    quiet: Quiet = False,
+    verbose: Verbose = False,
+    as_json: AsJson = False,
+) -> None:
+    """Run several methods, GNNs and seeds; stages are shared, finished ones are not run again."""
+    names = {"data": part_of(data, max_nodes), "encoder__name": encoder, "log": log}
+    settings = settings_of(config, sets, **names, **label_settings(alpha, hops))
+    if dry_run:
+        return _dry_run(settings, as_json)
+    from labeldeconv.runs.compare import compare_config
+
+    result = compare_config(settings, _methods(methods), _names(gnns or settings.gnn.name), seeds, out)
+    if as_json:
+        return print_json(result.to_dict())
+    _print_comparison(result)
+
+
+@app.command()
+def sweep(
+    data: Data,
+    vary: Annotated[list[str], typer.Option(help="KEY=VALUES: hops=0..8, alpha=0,0.5,1, encoder=minilm,tiny.")],
+    methods: Annotated[str | None, typer.Option(help="Comma-separated methods; default ld.")] = None,
+    gnns: Annotated[str | None, typer.Option(help="Comma-separated GNNs.")] = None,
+    seeds: Annotated[int, typer.Option(min=1, help="Number of seeds, from 0.")] = 1,
+    encoder: Encoder = None,
+    max_nodes: MaxNodes = None,
+    out: Out = None,
+    log: LogTo = None,
+    config: ConfigFile = None,
+    sets: Sets = None,
+    quiet: Quiet = False,
+    verbose: Verbose = False,
+    as_json: AsJson = False,
+) -> None:
+    """Vary settings, all combinations, and tabulate; stages are shared as in compare."""
+    settings = settings_of(config, sets, data=part_of(data, max_nodes), encoder__name=encoder, log=log)
+    from labeldeconv.runs.compare import compare_config
+
+    grid = dict(parse_vary(text) for text in vary)
+    chosen = _methods(methods or settings.method), _names(gnns or settings.gnn.name)
+    result = compare_config(settings, *chosen, seeds, out, vary=grid)
+    return print_json(result.to_dict()) if as_json else _print_comparison(result)
+
+
+@app.command()
+def inspect(
+    data: Data,
+    encoder: Encoder = None,
+    max_nodes: MaxNodes = None,
+    config: ConfigFile = None,
+    sets: Sets = None,
+    as_json: AsJson = False,
+) -> None:
+    """Check a graph, print its statistics and what a fit would cost; trains nothing."""
+    from labeldeconv.analysis.card import data_card
+    from labeldeconv.analysis.estimate import estimate
+    from labeldeconv.data.opening import open_data
+    from labeldeconv.encoders.pretrained import Pretrained
+    from labeldeconv.runs.fit import attribute_warning, resolve
+
+    settings = resolve(settings_of(config, sets, data=part_of(data, max_nodes), encoder__name=encoder))
+    try:
+        loaded = open_data(settings.data, settings.data_seed)
+    except DataError as error:
+        found = getattr(error, "found", {})  # what a data set with missing files has
+        if as_json and error.problems:
+            print_json({**found, "errors": error.problems})
+            raise typer.Exit(1) from None
+        if found and not as_json:
+            print_tree(found.get("name", data), {k: v for k, v in found.items() if k not in ("name", "files")})
+            print_tree("files there", found.get("files", {}))
+        raise
+    graph = loaded.graph.resplit(settings.split, settings.data_seed)
+    card, warnings = data_card(graph), list(loaded.warnings)
+    try:
+        if told := attribute_warning(Pretrained(settings.encoder), graph):
+            warnings.append(told)
+        cost: dict[str, Any] = estimate(graph, settings)
+    except LabelDeconvError as error:
+        cost = {"not estimated": str(error)}
+    if as_json:
+        return print_json({**card, "errors": [], "warnings": warnings, "estimate": cost})
+    print_tree(card["name"], {k: v for k, v in card.items() if k != "name" and v is not None})
+    print_tree(f"estimate for {settings.method} with {settings.encoder.name} and {settings.gnn.name}", cost)
+    for warning in warnings:
+        console.print(f"[yellow]warning[/] {warning}", highlight=False, soft_wrap=True)
+
+
+@app.command()
+def export(
+    run: Annotated[Path, typer.Argument(help="A run directory.")],
+    out: Annotated[Path, typer.Argument(help="A file that ends in .parquet, .npy or .safetensors.")],
+) -> None:
+    """Write features and predictions of a run with the node ids."""
+    from labeldeconv.runs.export import export_run
+
+    console.print(str(export_run(run, out)), soft_wrap=True, highlight=False)
+
+
+@app.command()
+def report(
+    run: Annotated[Path, typer.Argument(help="A run directory of `fit`, or the folder of a `compare` or `sweep`.")],
+    out: Annotated[Path | None, typer.Option(help="The HTML file; default report.html in that folder.")] = None,
+    show: Annotated[bool, typer.Option("--open", help="Open it in a browser.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Write one self-contained HTML file: scores, curves, errors, costs and every node to look at."""
+    from labeldeconv.report.html import write_report
+
+    written = write_report(run, out)
+    if show:
+        typer.launch(written.path.resolve().as_uri())
+    if as_json:
+        return print_json(written.to_dict())
+    console.print(f"report: {written.path} ({written.bytes / 1e6:.1f} MB)", soft_wrap=True, highlight=False)
+
+
+app.command("list")(list_names)
+app.command("settings")(list_settings)
+
+
+def _print_profile(times: dict[str, list[dict[str, Any]]]) -> None:
+    """Tables of stages and of parts of the training step."""
+    for name, rows in times.items():
+        table = Table(title={"stages": "stages", "step": "encoder's training steps"}[name], title_justify="left")
+        for column in rows[0]:
+            table.add_column(column.replace("_", " "), justify="left" if column in ("stage", "part") else "right")
+        for row in rows:
+            table.add_row(*(f"{v:.1%}" if k == "share" else str(v) for k, v in row.items()))
+        console.print(table)
+
+
+def _print_comparison(result: Comparison) -> None:
+    console.print(comparison_table(result))
+    console.print(f"run directory: {result.run}", soft_wrap=True)
+
+
+def _names(text: str) -> list[str]:
+    return [name.strip() for name in text.split(",") if name.strip()]
+
+
+def _methods(text: str) -> list[str] | Literal["all"]:
+    return "all" if text == "all" else _names(text)
+
+
+def _dry_run(settings: Config, as_json: bool) -> None:
+    from labeldeconv.analysis.estimate import estimate
+    from labeldeconv.methods.base import method_named
+    from labeldeconv.runs.fit import open_graph, resolve
+
+    method_named(settings.method)
+    settings = resolve(settings)
+    cost = estimate(open_graph(settings), settings)
+    if as_json:
+        return print_json({"settings": settings.model_dump(), "estimate": cost})
+    console.print(settings.to_toml(), highlight=False, markup=False)
+    print_tree("estimate", cost)
+
+
+def main() -> None:
+    """Entry point: errors of the input are one message and exit code 1, never a traceback."""
+    show()
+    try:
+        app()
+    except LabelDeconvError as error:
+        sys.stderr.write(f"error: {error}\n")
+        sys.exit(1)
+    except KeyboardInterrupt:
+        sys.stderr.write("interrupted; the same command goes on from the last checkpoint\n")
+        sys.exit(130)

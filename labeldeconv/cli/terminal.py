@@ -1,0 +1,126 @@
+"""What all commands share: option types, settings from options, tables and JSON on the terminal."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
+from rich.console import Console, Group
+from rich.table import Table
+from rich.text import Text
+
+from labeldeconv import __version__
+from labeldeconv.progress import show
+from labeldeconv.settings.models import Config
+from labeldeconv.settings.reading import load_config, parse_set
+
+if TYPE_CHECKING:
+    from labeldeconv.runs.compare import Comparison
+
+# As wide as the terminal, or as COLUMNS says; a file or a pipe has room for every column.
+console = Console(width=None if sys.stdout.isatty() or "COLUMNS" in os.environ else 120)
+
+Data = Annotated[str, typer.Argument(help="A folder of tables, a saved graph, or a name from `labeldeconv list`.")]
+Hops = Annotated[str | None, typer.Option(help="N of the inverse labels, or auto.")]
+Alpha = Annotated[str | None, typer.Option(help="Share of the inverse labels in the target, or auto.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object on stdout and nothing else.")]
+ConfigFile = Annotated[Path | None, typer.Option("--config", help="Settings as TOML.")]
+Sets = Annotated[list[str] | None, typer.Option("--set", help="One setting, KEY=VALUE, such as train.epochs=2.")]
+Encoder = Annotated[str | None, typer.Option(help="An encoder of `labeldeconv list`, a hub id or a folder.")]
+Out = Annotated[Path | None, typer.Option(help="Run directory; default under runs/.")]
+MaxNodes = Annotated[int | None, typer.Option(min=4, help="Take a connected part of at most this many nodes.")]
+LogTo = Annotated[str | None, typer.Option("--log", help="Metrics also go to tensorboard or wandb (extras).")]
+
+
+def _print_version(asked: bool) -> None:
+    if asked:
+        typer.echo(f"labeldeconv {__version__}")
+        raise typer.Exit
+
+
+def _quiet(asked: bool) -> None:
+    if asked:
+        show(-1)
+
+
+def _verbose(asked: bool) -> None:
+    if asked:
+        show(1)
+
+
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", callback=_quiet, help="Only warnings on stderr, no progress.")]
+Verbose = Annotated[bool, typer.Option("--verbose", "-v", callback=_verbose, help="Also say where stages work.")]
+Version = Annotated[bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")]
+
+
+def settings_of(config: Path | None, sets: list[str] | None, **given: Any) -> Config:
+    """Settings of a command: the file, then --set, then the options with a name of their own."""
+    overrides = dict(parse_set(s) for s in sets or [])
+    overrides |= {name.replace("__", "."): value for name, value in given.items() if value is not None}
+    return load_config(config, overrides)
+
+
+def part_of(data: str, max_nodes: int | None) -> str:
+    """The name of the data, or of a connected part of it."""
+    return data if max_nodes is None else f"{data}#{max_nodes}"
+
+
+def print_json(value: Any) -> None:
+    """One JSON object on stdout."""
+    sys.stdout.write(json.dumps(value, ensure_ascii=False, default=str) + "\n")
+
+
+def print_tree(title: str, values: dict[str, Any]) -> None:
+    """Names and values in two columns; nested ones on one line."""
+    table = Table(title=title, title_justify="left", show_header=False, box=None, padding=(0, 2, 0, 0))
+    for name, value in values.items():
+        if isinstance(value, dict):
+            value = ", ".join(f"{k} {v:,}" if isinstance(v, int | float) else f"{k} {v}" for k, v in value.items())
+        elif isinstance(value, int) and not isinstance(value, bool):
+            value = f"{value:,}"
+        table.add_row(name.replace("_", " "), str(value))
+    console.print(table)
+    console.print()
+
+
+def print_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[Any]], left: int = 1) -> None:
+    """A table; the first `left` columns are names, None is an empty cell, floats are cut to four digits.
+
+    Only a column 'text' folds where the terminal is narrow.
+    """
+    table = Table(title=title, title_justify="left")
+    for i, column in enumerate(columns):
+        table.add_column(column, justify="left" if i < left else "right", no_wrap=column != "text")
+    for row in rows:
+        table.add_row(*map(_cell, row))  # texts of nodes are untrusted: no markup in them
+    console.print(table)
+
+
+def _cell(value: Any) -> Text:
+    return Text("" if value is None else f"{value:.4g}" if isinstance(value, float) else str(value))
+
+
+def comparison_table(result: Comparison) -> Group:
+    """What `compare` shows, without the GNN where there is only one: 80 columns are soon full.
+
+    Where they are, scores take two lines; no cell is cut. The title may be wider than the table.
+    """
+    gnns = {row.gnn for row in result.rows}
+    several = len(gnns) > 1
+    caption = "p: paired test against ld" if result.has_p else None
+    shown = [i for i, column in enumerate(result.columns()) if column != "GNN" or several]
+    table = Table(caption=caption, caption_justify="left", box=None)
+    table.padding, table.header_style = (0, 1, 0, 0), "bold underline"
+    for i in shown:
+        column = result.columns()[i].rpartition(".")[2].partition(" vs ")[0]
+        side: Literal["left", "right"] = "left" if column in ("method", "GNN") else "right"
+        table.add_column(column, justify=side, no_wrap=column not in ("val", "test"))
+    for row in result.rows:
+        cells = result.cells(row)
+        table.add_row(*(cells[i] for i in shown))
+    return Group(Text(result.title if several else ", ".join([result.title, *gnns]), style="italic"), table)

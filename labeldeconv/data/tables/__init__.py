@@ -1,0 +1,1 @@
+"""A folder of node and edge tables, checked and turned into an AttributedGraph."""

@@ -1,0 +1,1 @@
+"""AttributedGraph and its parts: texts, split, task."""

@@ -1,0 +1,275 @@
+"""What a method is: a function from a frozen run to what it learned, and all else that is known of it, in one object.
+
+    @method("mine", title="X_MINE", trained_on="true labels", nodes="train", color=9)
+    def mine(run: Run) -> Learned:
+        \"\"\"Features of an encoder fine-tuned my way.\"\"\"
+        trained = run.train(TrueTargets(run.graph.train_labels, run.task), run.graph.split.train)
+        X = run.features(trained)
+        return Learned(X, run.gnn(X), encoder=trained, psi=trained)
+
+`Run` has the words that methods are written in: each fills in what is the same for all methods (tokens, seed, device,
+precision, the GNN's settings) and calls one stage.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import torch
+
+from labeldeconv.encoders.pretrained import Weights
+from labeldeconv.encoders.tokens import Tokens, tokens
+from labeldeconv.errors import ConfigError
+from labeldeconv.gnns.architecture import Architecture
+from labeldeconv.graph.attributed import AttributedGraph
+from labeldeconv.graph.task import Task
+from labeldeconv.labels.hops import HopLabels
+from labeldeconv.labels.pseudo import Labels
+from labeldeconv.labels.targets import Targets
+from labeldeconv.registry import Registry
+from labeldeconv.settings.models import Config, TrainConfig
+from labeldeconv.training.encoder import Head, PsiHead, TrainedEncoder, train
+from labeldeconv.training.features import Features, features
+from labeldeconv.training.gnn import Taught, TrainedGNN, gnn, output_start
+from labeldeconv.training.steps import resolved_precision
+
+
+@dataclass(frozen=True, eq=False)
+class Learned:
+    """What a method has learned, all of one piece: the encoder and psi are those that made the features.
+
+    Args:
+        features: X of the method, of all nodes.
+        gnn: the GNN on them, which predicts.
+        encoder: the encoder phase that gave the features; None for methods that train none.
+        psi: the encoder phase whose head is psi of the GNN; None where the head is another.
+        labels: (pseudo) labels Y that were used.
+        hop_labels: K, where there is one.
+        alpha: share of the inverse labels in the targets; None for methods without them.
+    """
+
+    features: Features
+    gnn: TrainedGNN
+    encoder: TrainedEncoder | None = None
+    psi: TrainedEncoder | None = None
+    labels: Labels | None = None
+    hop_labels: HopLabels | None = None
+    alpha: float | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Run:
+    """One run, frozen: the graph, the settings, the encoder and the GNN to be trained.
+
+    Args:
+        graph: what training may see; in the inductive setting the graph of the train nodes.
+        whole: all nodes: what is encoded and predicted in the end.
+        settings: resolved.
+        encoder: the weights that features and training start from: pre-trained, or adapted to the graph first.
+        architecture: of the GNN.
+        device: where to compute.
+    """
+
+    graph: AttributedGraph
+    whole: AttributedGraph
+    settings: Config
+    encoder: Weights
+    architecture: Architecture
+    device: torch.device = field(default_factory=lambda: torch.device("cpu"))
+
+    @property
+    def inductive(self) -> bool:
+        """Whether evaluation nodes are hidden from training."""
+        return self.graph is not self.whole
+
+    @property
+    def task(self) -> Task:
+        """What the labels ask."""
+        return Task.of(self.graph)
+
+    @property
+    def all_labelled(self) -> bool:
+        """Whether every node is a train node, as the inductive setting shows them: no pseudo labels are needed."""
+        return bool((self.graph.split.roles == 0).all())
+
+    @property
+    def hops(self) -> int:
+        """N: as set, or the number of convolutions of the GNN."""
+        number = self.settings.labels.hops
+        return self.architecture.hops if number is None else number
+
+    @property
+    def training(self) -> TrainConfig:
+        """Settings of the encoder phase, with the precision that this device takes."""
+        precision = resolved_precision(self.settings.train.precision, self.device)
+        return self.settings.train.model_copy(update={"precision": precision})
+
+    @cached_property
+    def output_bias(self) -> np.ndarray | None:
+        """Where outputs of a multi-label GNN and of its psi start (c,)."""
+        return output_start(self.task, self.graph.train_labels, self.settings.gnn.output_bias)
+
+    def tokens(self, graph: AttributedGraph | None = None) -> Tokens:
+        """Tokens of all attributes of the training graph, or of another one."""
+        texts, pretrained = (graph or self.graph).texts, self.encoder.pretrained
+        return tokens(texts, pretrained.tokenizer, self.settings.encoder.max_tokens, pretrained.files_key(texts))
+
+    def encode(self) -> Features:
+        """X_PNE of the training graph: features of the encoder as it is at the start."""
+        return features.called("encode")(self.tokens(), self.encoder, self.training.precision, self.device)
+
+    def features(self, trained: TrainedEncoder | None, label: str = "features") -> Features:
+        """Features of all nodes, of the whole graph: Algorithm 1, line 12."""
+        weights = self.encoder.with_trained(trained)
+        return features.called(label)(self.tokens(self.whole), weights, self.training.precision, self.device)
+
+    def psi(self, start: TrainedGNN | None = None) -> PsiHead:
+        """psi of the GNN as the head behind the encoder, fresh or from a trained GNN."""
+        return PsiHead(self.architecture, self.graph.num_classes, self.settings.train.psi_norm, self.output_bias, start)
+
+    def train(
+        self,
+        targets: Targets,
+        nodes: np.ndarray,
+        *,
+        head: Head | None = None,
+        start: TrainedEncoder | None = None,
+        epochs: int | None = None,
+        pseudo_weight: float | None = None,
+        label: str = "train",
+    ) -> TrainedEncoder:
+        """The encoder phase (Algorithm 1, lines 5-11) on the targets of `nodes` (m,) of the training graph.
+
+        Args:
+            head: what is put behind the encoder; psi of the GNN if None.
+            start: go on from this phase's encoder instead of the first one.
+            epochs: instead of `train.epochs`.
+            pseudo_weight: share of the nodes without a true label in the loss; None is one plain mean.
+        """
+        settings = self.training if epochs is None else self.training.model_copy(update={"epochs": epochs})
+        gold = None if pseudo_weight is None else self.graph.split.roles == 0
+        weights = self.encoder.with_trained(start)
+        arguments = (self.tokens(), weights, head or self.psi(), targets, nodes, settings, self.settings.seed)
+        return train.called(label)(*arguments, pseudo_weight, gold, self.device)
+
+    def gnn(
+        self,
+        X: Features,
+        *,
+        taught: Taught | None = None,
+        start: TrainedEncoder | None = None,
+        label: str = "gnn",
+    ) -> TrainedGNN:
+        """The GNN phase (Algorithm 1, lines 13-17) on features of the whole graph, by the train nodes' labels."""
+        return self._gnn(X, self.whole, self.inductive, taught, start, label)
+
+    def last_gnn(self, X: Features, psi: TrainedEncoder | None = None) -> TrainedGNN:
+        """The GNN that predicts; it starts from psi of the encoder phase where `gnn.init` says so."""
+        return self.gnn(X, start=psi if self.settings.gnn.init == "psi" else None)
+
+    def first_gnn(self, X: Features | None = None, label: str = "first gnn") -> TrainedGNN:
+        """The GNN that makes the pseudo labels of the training graph: on X_PNE, or on features X of it."""
+        return self._gnn(X or self.encode(), self.graph, False, None, None, label)
+
+    def _gnn(
+        self,
+        X: Features,
+        graph: AttributedGraph,
+        inductive: bool,
+        taught: Taught | None,
+        start: TrainedEncoder | None,
+        label: str,
+    ) -> TrainedGNN:
+        edges = graph if self.architecture.edge_dim else None
+        settings, seed = self.settings.gnn, self.settings.seed
+        arguments = (X, graph, self.architecture, settings, seed, inductive, edges, taught, start, self.device)
+        return gnn.called(label)(*arguments)
+
+
+@dataclass(frozen=True)
+class Work:
+    """What a method costs at most: nodes that the encoder trains on, over all epochs; exports of all nodes; GNNs."""
+
+    trained: float = 0
+    exports: int = 1
+    gnns: int = 1
+
+
+@dataclass(frozen=True)
+class Complexity:
+    """The encoder phase in the paper's complexity table: time, memory, and what supervises the encoder."""
+
+    time: str
+    memory: str
+    signals: str
+
+
+@dataclass(frozen=True)
+class Method:
+    """A method and all that is known of it.
+
+    Args:
+        name: in settings and on the command line.
+        learn: the function.
+        title: its features in the paper, such as X_LD.
+        trained_on: what the encoder is trained on, in words.
+        nodes: the nodes it is trained on, in words.
+        work: what it costs on a graph with some settings and a GNN.
+        epochs: passes of its encoder phase, for time per epoch.
+        complexity: in theory; None where no encoder is trained.
+        needs: raises, before anything runs, what would fail after hours.
+        adapts: whether it can start from an encoder adapted to the graph (`encoder.adapt`).
+        color: its place in the palette of reports.
+    """
+
+    name: str
+    learn: Callable[[Run], Learned]
+    title: str = ""
+    trained_on: str = "-"
+    nodes: str = "-"
+    work: Callable[[AttributedGraph, Config, int], Work] = lambda graph, settings, hops: Work()
+    epochs: Callable[[Config], int] = lambda settings: settings.train.epochs
+    complexity: Complexity | None = None
+    needs: Callable[[Run], Any] = lambda run: None
+    adapts: bool = True
+    color: int = 9
+
+    @property
+    def summary(self) -> str:
+        """What it is, in a sentence."""
+        return (inspect.getdoc(self.learn) or "").partition("\n")[0]
+
+
+METHODS: Registry[Method] = Registry(
+    "method",
+    "labeldeconv.methods",
+    ("given", "pne", "fne", "wo-ld", "ld", "glem", "giant", "joint-gas", "joint-sage"),
+)
+
+
+def method(name: str, **known: Any) -> Callable[[Callable[[Run], Learned]], Callable[[Run], Learned]]:
+    """Register a function from `Run` to `Learned` under a name; keywords are the fields of `Method`."""
+
+    def register(learn: Callable[[Run], Learned]) -> Callable[[Run], Learned]:
+        made = Method(name, learn, **known)
+        METHODS.add(name, made)
+        learn.method = made  # type: ignore[attr-defined]
+        return learn
+
+    return register
+
+
+def method_named(name: str | Method | Callable[[Run], Learned]) -> Method:
+    """The method of a name, of 'package.module:name', or of a function decorated with `method`."""
+    found: Any = METHODS.named(name) if isinstance(name, str) else name
+    found = getattr(found, "method", found)
+    if isinstance(found, Method):
+        return found
+    if callable(found):
+        return Method(getattr(found, "__name__", "method"), found)
+    raise ConfigError(f"method: a name or a function from Run to Learned expected, got {type(found).__name__}")

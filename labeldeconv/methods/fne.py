@@ -1,0 +1,29 @@
+"""X_FNE: the encoder fine-tuned on the true labels of the train nodes, min L(psi(F), Y)."""
+
+from __future__ import annotations
+
+from labeldeconv.labels.targets import TrueTargets
+from labeldeconv.methods.base import Complexity, Learned, Run, Work, method
+from labeldeconv.training.encoder import TrainedEncoder
+
+
+@method(
+    "fne",
+    title="X_FNE",
+    trained_on="true labels",
+    nodes="train",
+    work=lambda graph, settings, hops: Work(settings.train.epochs * len(graph.split.train)),
+    complexity=Complexity("O(|V_train|)", "O(|B|)", "Y"),
+    color=2,
+)
+def finetuned(run: Run) -> Learned:
+    """Features of an encoder trained on the true labels of the train nodes."""
+    trained = train_on_true_labels(run)
+    X = run.features(trained)
+    return Learned(X, run.last_gnn(X, trained), encoder=trained, psi=trained)
+
+
+def train_on_true_labels(run: Run) -> TrainedEncoder:
+    """The encoder phase on true labels, train nodes only."""
+    head = run.psi(run.first_gnn() if run.settings.train.psi_init == "gnn" else None)
+    return run.train(TrueTargets(run.graph.train_labels, run.task), run.graph.split.train, head=head)

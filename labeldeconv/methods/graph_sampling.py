@@ -1,0 +1,91 @@
+"""Graph sampling: encoder and GNN trained together on sampled subgraphs, with GAS histories or SAGE sampling."""
+
+from __future__ import annotations
+
+from math import ceil
+from typing import Literal
+
+from labeldeconv.graph.attributed import AttributedGraph
+from labeldeconv.methods.base import Complexity, Learned, Run, Work, method
+from labeldeconv.propagation.sampling import metis
+from labeldeconv.settings.models import Config
+from labeldeconv.training.joint import convolutions, joint, joint_gnn
+
+COMPLEXITY = Complexity("O(|V| |G(B)|/|B|)", "O(|G(B)|)", "Y & A")
+
+
+def _sage_work(graph: AttributedGraph, settings: Config, hops: int) -> Work:
+    config, train = settings.joint, len(graph.split.train)
+    drawn = config.batch_nodes * sum(config.fanout**k for k in range(hops + 1))  # every target draws a tree
+    trained = config.epochs * ceil(train / config.batch_nodes) * min(graph.num_nodes, drawn)
+    return Work(0, 2, 0) if settings.train.lr == 0 else Work(trained, 1, 0)
+
+
+def _gas_work(graph: AttributedGraph, settings: Config, hops: int) -> Work:
+    config = settings.joint
+    trained = config.epochs * graph.num_nodes * (1 + config.max_neighbors / config.batch_nodes)
+    return Work(0 if settings.train.lr == 0 else trained, 2, 0)
+
+
+def _needs_metis(run: Run) -> None:
+    convolutions(run.architecture.sample)
+    metis()
+
+
+@method(
+    "joint-gas",
+    title="joint",
+    trained_on="true labels, together with the GNN, METIS parts and histories",
+    nodes="train",
+    work=_gas_work,
+    epochs=lambda settings: settings.joint.epochs,
+    complexity=COMPLEXITY,
+    needs=_needs_metis,
+    color=7,
+)
+def joint_gas(run: Run) -> Learned:
+    """Features of an encoder trained jointly with the GNN on METIS parts with historical embeddings (GAS)."""
+    return _joint(run, "gas")
+
+
+@method(
+    "joint-sage",
+    title="joint",
+    trained_on="true labels, together with the GNN, sampled neighbours",
+    nodes="train",
+    work=_sage_work,
+    epochs=lambda settings: settings.joint.epochs,
+    complexity=COMPLEXITY,
+    needs=lambda run: convolutions(run.architecture.sample),
+    color=6,
+)
+def joint_sage(run: Run) -> Learned:
+    """Features of an encoder trained jointly with the GNN on sampled neighbourhoods (SAGE)."""
+    return _joint(run, "sage")
+
+
+def _joint(run: Run, kind: Literal["gas", "sage"]) -> Learned:
+    settings = run.settings
+    adjacency = settings.gnn.adjacency
+    convolutions(run.architecture.sample)
+    # GAS histories start from X_PNE, and a fixed encoder gives nothing else.
+    start = run.encode() if kind == "gas" or settings.train.lr == 0 else None
+    trained = joint.called("train")(
+        kind,
+        run.tokens(),
+        run.encoder,
+        start,
+        run.graph,
+        run.architecture,
+        run.output_bias,
+        adjacency,
+        settings.joint,
+        run.training,
+        settings.seed,
+        run.device,
+    )
+    X = run.features(trained)
+    if settings.joint.gnn == "fresh":
+        return Learned(X, run.last_gnn(X, trained), encoder=trained, psi=trained)
+    last = joint_gnn.called("gnn")(trained, X, run.whole, run.architecture, adjacency, run.device)
+    return Learned(X, last, encoder=trained, psi=trained)

@@ -1,0 +1,140 @@
+"""propagate out of core: hops of wide inputs written to disk, a block of columns at a time.
+
+Columns do not mix, so all hops of a block are made before the next block is read. Memory is set by the block, not by
+the input: pages of memory maps are given back as soon as they were written or read.
+"""
+
+from __future__ import annotations
+
+import mmap
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+
+from labeldeconv.propagation.adjacency import Adjacency, propagate
+from labeldeconv.propagation.fixed_point import quantize
+from labeldeconv.propagation.kernel.gather import LINE, count_classes, padded
+
+BLOCK_BYTES = 400 << 20  # two hops of a block
+ROW_BYTES = 4 << 20  # rows of a memory map in memory at a time
+
+
+def scratch(folder: Path, name: str, shape: tuple[int, ...], dtype: np.dtype) -> np.memmap:
+    """A memory map without a name: its file goes away with it, even after a kill."""
+    path = folder / f"{name}.tmp.npy"
+    out = np.lib.format.open_memmap(path, mode="w+", dtype=dtype, shape=shape)
+    path.unlink()
+    return out
+
+
+def write_hops(
+    adj: Adjacency,
+    x: np.ndarray,
+    hops: int,
+    out: np.ndarray,
+    folder: Path,
+    advance: Callable[[int], None] | None = None,
+) -> None:
+    """Fill out (n, hops + 1, d) with x, A-hat x, ..., A-hat^hops x for x (n, d), both perhaps memory-mapped.
+
+    A uint16 `out` takes values in [0, 1] in fixed point (row-normalised A-hat only); others are made in float32.
+    `advance` is told every finished hop of every block, in columns.
+    """
+    n, d = x.shape
+    computed = np.dtype(np.uint16 if out.dtype == np.uint16 else np.float32)
+    width = max(1, BLOCK_BYTES // (2 * LINE * max(n, 1))) * LINE // computed.itemsize
+    starts = range(0, d, width)
+    if len(starts) == 1:
+        for i, values in enumerate(_hops(adj, x, hops, computed)):
+            for lo, hi in _row_chunks(out):
+                out[lo:hi, i] = values[lo:hi]
+                release(out, lo, hi)
+            (advance or _nothing)(d)
+        return
+    columns = []
+    for a in starts:
+        part = scratch(folder, f"columns-{a}", (hops + 1, n, min(width, d - a)), out.dtype)
+        for i, values in enumerate(_hops(adj, x[:, a : a + width], hops, computed)):
+            for lo, hi in _row_chunks(part[i]):
+                part[i, lo:hi] = values[lo:hi]
+                release(part[i], lo, hi)
+            (advance or _nothing)(values.shape[1])
+        columns.append(part)
+    for lo, hi in _row_chunks(out):
+        for a, part in zip(starts, columns, strict=True):
+            out[lo:hi, :, a : a + width] = part[:, lo:hi].transpose(1, 0, 2)
+            for i in range(hops + 1):
+                release(part, i, i + 1)  # all of it: reading a page brings its neighbours along
+        release(out, lo, hi)
+
+
+def _hops(adj: Adjacency, x: np.ndarray, hops: int, dtype: np.dtype) -> Iterator[np.ndarray]:
+    """propagate from a block of columns of x; whole-number labels are counted instead of summed.
+
+    Only the hop at hand and the next one are held.
+    """
+    first = _read(x, dtype)
+    classes = _classes(first) if hops and adj.right is None and adj.left is not None else None
+    if classes is not None and adj.left is not None:
+        yield first
+        first = count_classes(adj.indptr, adj.indices, adj.left, classes, first)
+        hops -= 1
+    rest = propagate(adj, first, hops)
+    del first
+    yield from rest
+
+
+def _read(x: np.ndarray, dtype: np.dtype) -> np.ndarray:
+    """x in rows padded to cache lines, read in chunks."""
+    out = padded(len(x), x.shape[1], dtype)
+    for lo, hi in _row_chunks(x):
+        out[lo:hi] = quantize(x[lo:hi]) if dtype == np.uint16 else x[lo:hi]
+        release(x, lo, hi)
+    return out
+
+
+def _classes(x: np.ndarray) -> np.ndarray | None:
+    """The column (n,) of the one in every row, or the number of columns for a row of zeros; None for other rows."""
+    d = x.shape[1]
+    one = 65535 if x.dtype == np.uint16 else 1
+    classes = np.empty(len(x), np.uint16)
+    if d >= 1 << 16:
+        return None
+    for lo, hi in _row_chunks(x):
+        part = x[lo:hi]
+        top = part.argmax(1)
+        highest = np.take_along_axis(part, top[:, None], 1)[:, 0]
+        if not np.isin(highest, (0, one)).all() or (np.count_nonzero(part, axis=1) > 1).any():
+            return None
+        classes[lo:hi] = np.where(highest == one, top, d)
+    return classes
+
+
+def _row_chunks(x: np.ndarray) -> Iterator[tuple[int, int]]:
+    """Row ranges of about ROW_BYTES of x."""
+    step = max(1, ROW_BYTES // max(1, x.nbytes // max(1, len(x))))
+    for lo in range(0, len(x), step):
+        yield lo, min(len(x), lo + step)
+
+
+def release(x: np.ndarray, lo: int, hi: int) -> None:
+    """Give the memory of rows lo..hi of a memory map back to the system; their content stays in the file."""
+    owner: object = x
+    while isinstance(owner, np.ndarray):
+        if isinstance(owner, np.memmap) and isinstance(owner.base, mmap.mmap):
+            break
+        owner = owner.base
+    if not isinstance(owner, np.memmap) or not hasattr(mmap, "MADV_DONTNEED"):
+        return
+    mapped = owner.base
+    assert isinstance(mapped, mmap.mmap)
+    origin = np.frombuffer(mapped, np.uint8).ctypes.data
+    first = x.ctypes.data - origin + lo * x.strides[0]
+    start = -(-first // mmap.PAGESIZE) * mmap.PAGESIZE  # a page that others share stays
+    length = first + (hi - lo) * x.strides[0] - start
+    if length > 0:
+        mapped.madvise(mmap.MADV_DONTNEED, start, min(length, len(mapped) - start))
+
+
+def _nothing(_: int) -> None: ...

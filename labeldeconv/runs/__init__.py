@@ -1,0 +1,1 @@
+"""Whole runs: fit, compare and sweep; the run directory they leave; export."""

@@ -1,0 +1,358 @@
+"""The run directory: plain files with one writer, `write_run`, and one reader, `RunDirectory`.
+
+A run is written into NAME.partial beside its place and swapped in whole: what was there before goes, and no directory
+ever holds parts of two runs. `result.json`, written last, lists every file with size and checksum. The reader opens
+only complete runs: a result of this format whose files are all there with their sizes. A comparison is a folder of run
+directories whose `compare.json` names those that belong to it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from labeldeconv.errors import DataError
+from labeldeconv.graph.attributed import FILES as GRAPH_FILES
+from labeldeconv.graph.attributed import AttributedGraph
+from labeldeconv.graph.task import Task
+from labeldeconv.labels.inverse import InverseLabels
+from labeldeconv.methods.base import Learned
+from labeldeconv.settings.models import Config
+from labeldeconv.settings.reading import parse_config
+from labeldeconv.stages.cache import Broken, check_files
+from labeldeconv.stages.files import checksum, files_in, flush_folder, share, write_json, write_text
+from labeldeconv.stages.stage import open_array
+
+FORMAT = 2
+RESULT = "result.json"
+COMPARISON = "compare.json"
+LOGS = ("tensorboard", "wandb")  # written while the run goes on; they are in no list of files
+RUN_FILES = {
+    RESULT, "config.toml", "features.npy", "logits.npy", "gnn.safetensors", "epochs.jsonl", "encoder", "steps.jsonl",
+    "psi.safetensors", "pseudo_labels.npy", "hop_labels.npy", "graph", "profile.json", "report.html", *LOGS,
+}  # fmt: skip
+COMPARISON_FILES = {COMPARISON, "table.md", "table.csv", "report.html"}
+
+
+def begin_run(out: Path) -> Path:
+    """The empty folder NAME.partial in which a run is to be made.
+
+    A place that is taken by anything but an older run is refused now, before hours of computing.
+    """
+    check_place(out)
+    work = _work(out)
+    shutil.rmtree(work, ignore_errors=True)
+    work.mkdir(parents=True)
+    return work
+
+
+def write_run(
+    out: Path, learned: Learned, graph: AttributedGraph, config: Config, result: Mapping[str, Any]
+) -> RunDirectory:
+    """Write what a method has learned, with graph, resolved settings and result, and swap it in at `out`."""
+    check_place(out)
+    work = _work(out)
+    work.mkdir(parents=True, exist_ok=True)
+    write_text(work / "config.toml", config.to_toml())
+    _write_graph(graph, work / "graph")
+    for source, name in _files_of(learned):
+        share(source, work / name)
+    written = [path for path in files_in(work) if path.relative_to(work).parts[0] not in LOGS]
+    listed = {str(path.relative_to(work)): [path.stat().st_size, checksum(path)] for path in written}
+    write_json(work / RESULT, {"format": FORMAT, **result, "files": listed})
+    flush_folder(work)
+    _swap(work, out)
+    return RunDirectory.open(out)
+
+
+def check_place(out: Path) -> None:
+    """Refuse a place that holds anything which no run writes, so that nobody's files are ever deleted."""
+    if not out.exists():
+        return
+    strange = [out.name] if not out.is_dir() else sorted({p.name for p in out.iterdir()} - RUN_FILES)
+    if strange:
+        what = "is a file" if not out.is_dir() else f"holds '{strange[0]}', which no run writes"
+        raise DataError(f"{out}: {what}; --out names an empty folder, one of an older run, or none")
+
+
+def begin_comparison(out: Path, cells: list[str]) -> None:
+    """Make the folder of a comparison ready: its own cells of an earlier attempt stay, those of another one go."""
+    out.mkdir(parents=True, exist_ok=True)
+    others = [p for p in sorted(out.iterdir()) if p.name not in COMPARISON_FILES]
+    for path in others:
+        if not (path.is_dir() and (path.suffix in (".partial", ".replaced") or (path / RESULT).is_file())):
+            raise DataError(
+                f"{out}: holds '{path.name}', which no comparison writes; "
+                "--out names an empty folder, one of an older comparison, or none"
+            )
+    for path in others:
+        if path.name not in cells:
+            shutil.rmtree(path)
+    for name in COMPARISON_FILES:
+        (out / name).unlink(missing_ok=True)
+
+
+def _work(out: Path) -> Path:
+    return out.with_name(f"{out.name}.partial")
+
+
+def _swap(work: Path, out: Path) -> None:
+    gone = out.with_name(f"{out.name}.replaced")
+    shutil.rmtree(gone, ignore_errors=True)
+    if out.exists():
+        out.replace(gone)
+    work.replace(out)
+    shutil.rmtree(gone, ignore_errors=True)
+
+
+def _write_graph(graph: AttributedGraph, folder: Path) -> None:
+    """Save a graph; one that was opened from a folder shares all its files but the split, which may be a new one."""
+    if graph.home is None:
+        graph.save(folder)
+        return
+    folder.mkdir(parents=True)
+    for name in GRAPH_FILES:
+        if name != "split.npy" and (graph.home / name).is_file():
+            share(graph.home / name, folder / name)
+    np.save(folder / "split.npy", graph.split.roles)
+    graph.write_card(folder)
+
+
+def _files_of(learned: Learned) -> list[tuple[Path, str]]:
+    """Files of the stages that made the features and the predictions, and their names in the run directory."""
+    X, gnn = learned.features, learned.gnn
+    found = [
+        (X.made.path / "values.npy", "features.npy"),
+        (gnn.made.path / "logits.npy", "logits.npy"),
+        (gnn.weights, "gnn.safetensors"),
+        (gnn.log, "epochs.jsonl"),
+    ]
+    if learned.encoder is not None:
+        found += [(learned.encoder.encoder, "encoder"), (learned.encoder.log, "steps.jsonl")]
+    if learned.psi is not None:
+        found.append((learned.psi.head, "psi.safetensors"))
+    if learned.labels is not None:
+        found.append((learned.labels.made.path / "values.npy", "pseudo_labels.npy"))
+    if learned.hop_labels is not None:
+        found.append((learned.hop_labels.made.path / "values.npy", "hop_labels.npy"))
+    return found
+
+
+@dataclass(frozen=True, eq=False)
+class RunDirectory:
+    """A finished run: where it is, what it is called, and its result.json."""
+
+    path: Path
+    name: str
+    result: dict[str, Any]
+
+    @classmethod
+    def open(cls, path: str | Path) -> RunDirectory:
+        """The complete run at `path`; anything else is refused, with the reason."""
+        path = Path(path)
+        if not (path / RESULT).is_file():
+            raise DataError(f"{path}: the directory of a finished `labeldeconv fit` or `compare` expected")
+        result = _read_json(path / RESULT)
+        if result.get("format") != FORMAT:
+            raise DataError(f"{path / RESULT}: format {FORMAT} expected; another version wrote it")
+        run = cls(path, path.resolve().name, result)
+        run._check(content=False)
+        return run
+
+    def verify(self) -> None:
+        """Compare every file with the checksum it had when it was written."""
+        self._check(content=True)
+
+    def _check(self, content: bool) -> None:
+        try:
+            check_files(self.path, self.result, content)
+        except Broken as why:
+            raise DataError(f"{self.path}: not complete: {why}") from None
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """The resolved settings, as nested values."""
+        return self.result["settings"]
+
+    @property
+    def method(self) -> str:
+        """The method's name."""
+        return self.settings["method"]
+
+    @property
+    def gnn(self) -> str:
+        """The GNN's name."""
+        return self.settings["gnn"]["name"]
+
+    @property
+    def seed(self) -> int:
+        """The run's seed."""
+        return self.settings["seed"]
+
+    @property
+    def gamma(self) -> list[float] | None:
+        """gamma (h,) at the end of training; None where there are no inverse labels."""
+        return self.result["gamma"]
+
+    @property
+    def cell(self) -> str:
+        """The name without the seed: runs of a comparison that differ in nothing else."""
+        return self.name.removesuffix(f"-{self.seed}")
+
+    def config_text(self) -> str:
+        """The resolved settings as TOML."""
+        return (self.path / "config.toml").read_text(encoding="utf-8")
+
+    def config(self) -> Config:
+        """The resolved settings."""
+        return parse_config(tomllib.loads(self.config_text()), str(self.path / "config.toml"))
+
+    @cached_property
+    def graph(self) -> AttributedGraph:
+        """The graph of the run."""
+        return AttributedGraph.load(self.path / "graph")
+
+    @cached_property
+    def features(self) -> np.ndarray:
+        """X of the method (n, d), memory-mapped."""
+        return open_array(self.path / "features.npy")
+
+    @cached_property
+    def logits(self) -> np.ndarray:
+        """Predictions of the GNN (n, c) before softmax or sigmoid, memory-mapped."""
+        return open_array(self.path / "logits.npy")
+
+    @property
+    def pseudo_labels(self) -> np.ndarray | None:
+        """Y of `label_nodes` (m, c); None where the method has none."""
+        return self._array("pseudo_labels.npy")
+
+    @property
+    def hop_labels(self) -> np.ndarray | None:
+        """K of `label_nodes` (m, h, c), as it was kept; None where the method has none."""
+        return self._array("hop_labels.npy")
+
+    @property
+    def label_nodes(self) -> np.ndarray:
+        """The nodes (m,) that Y and K are of: all, or in the inductive setting the train nodes."""
+        Y = self.pseudo_labels if self.hop_labels is None else self.hop_labels
+        every = np.arange(self.graph.num_nodes)
+        return every if Y is None or len(Y) == len(every) else self.graph.split.train
+
+    @property
+    def encoder(self) -> Path | None:
+        """The folder of the trained encoder; None where the method trains none."""
+        return self._path("encoder")
+
+    @property
+    def gnn_weights(self) -> Path:
+        """Weights of the GNN."""
+        return self.path / "gnn.safetensors"
+
+    @property
+    def psi_weights(self) -> Path | None:
+        """Weights of psi; None where the encoder was not trained behind it."""
+        return self._path("psi.safetensors")
+
+    def steps(self) -> list[dict[str, Any]]:
+        """Loss, learning rate and gamma by step of the encoder phase; none where there is no such phase."""
+        return self._lines("steps.jsonl")
+
+    def epochs(self) -> list[dict[str, Any]]:
+        """Loss and validation score by epoch of the GNN."""
+        return self._lines("epochs.jsonl")
+
+    def labelled_graph(self) -> tuple[AttributedGraph, np.ndarray]:
+        """The graph that the hop labels K (n, h, c) are of, and K: in the inductive setting that of the train nodes."""
+        K = self.hop_labels
+        if self.gamma is None or K is None:
+            raise DataError(f"{self.path}: no gamma; method '{self.method}' has no inverse labels, a run of 'ld' has")
+        return (self.graph if len(K) == self.graph.num_nodes else self.graph.training_view()), K
+
+    def targets(self, K: np.ndarray, task: Task, ids: np.ndarray, alpha: float = 1.0) -> np.ndarray:
+        """Targets (m, c) of the nodes `ids` (m,), whatever alpha the run had.
+
+        1 gives the inverse labels NORMALIZE(Y(gamma)) at the final gamma (eqn:inv_label), 0 the (pseudo) labels Y.
+        """
+        with torch.inference_mode():
+            return InverseLabels(K, alpha, task, self.gamma)(ids).numpy()
+
+    def _path(self, name: str) -> Path | None:
+        return self.path / name if (self.path / name).exists() else None
+
+    def _array(self, name: str) -> np.ndarray | None:
+        path = self._path(name)
+        return None if path is None else open_array(path)
+
+    def _lines(self, name: str) -> list[dict[str, Any]]:
+        path = self._path(name)
+        return [] if path is None else [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+
+
+@dataclass(frozen=True, eq=False)
+class ComparisonDirectory:
+    """The folder of a comparison, and its compare.json."""
+
+    path: Path
+    table: dict[str, Any]
+
+    @classmethod
+    def open(cls, path: str | Path) -> ComparisonDirectory:
+        """The comparison at `path`."""
+        path = Path(path)
+        if not (path / COMPARISON).is_file():
+            raise DataError(f"{path}: the directory of a finished `labeldeconv compare` or `sweep` expected")
+        table = _read_json(path / COMPARISON)
+        if table.get("format") != FORMAT:
+            raise DataError(f"{path / COMPARISON}: format {FORMAT} expected; another version wrote it")
+        return cls(path, table)
+
+    def runs_of(self, row: Mapping[str, Any]) -> list[RunDirectory]:
+        """The runs of a row of the table, one per seed; those that were deleted are left out."""
+        names = [name for name in row["cells"] if os.path.basename(name) == name]  # noqa: PTH119 (a name, no path)
+        return [RunDirectory.open(self.path / name) for name in names if (self.path / name / RESULT).is_file()]
+
+    @property
+    def runs(self) -> list[RunDirectory]:
+        """The runs of all rows, by name."""
+        return sorted((run for row in self.table["rows"] for run in self.runs_of(row)), key=lambda run: run.name)
+
+
+def open_runs(path: str | Path) -> list[RunDirectory]:
+    """The run at `path`, or the runs of the comparison at `path`, by name; at least one."""
+    path = Path(path)
+    runs = ComparisonDirectory.open(path).runs if (path / COMPARISON).is_file() else [RunDirectory.open(path)]
+    if not runs:
+        raise DataError(f"{path}: no run of the comparison is left")
+    return runs
+
+
+def run_with_gamma(path: str | Path) -> RunDirectory:
+    """The run at `path`, or the first of a comparison that has inverse labels."""
+    runs = open_runs(path)
+    return next((run for run in runs if run.gamma is not None), runs[0])
+
+
+def is_run(path: str | Path) -> bool:
+    """Whether `path` is a run or a comparison, and not data."""
+    return (Path(path) / RESULT).is_file() or (Path(path) / COMPARISON).is_file()
+
+
+def _read_json(path: Path) -> dict[str, Any]:
+    try:
+        value = json.loads(path.read_text(encoding="utf-8"))
+    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+        raise DataError(f"{path}: not valid JSON: {error}") from None
+    if not isinstance(value, dict):
+        raise DataError(f"{path}: a JSON object expected, got {type(value).__name__}")
+    return value

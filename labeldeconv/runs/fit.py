@@ -1,0 +1,353 @@
+"""fit: data -> method -> GNN -> scores -> run directory. The whole of labeldeconv from one call.
+
+    result = fit("planted", method="ld", encoder="minilm", gnn="gcn", train__epochs=2)
+    result.test, result.features.shape, result.run
+
+`resolve` fills in what the data set and the GNN suggest, `open_graph` opens the graph, `prepare` makes the frozen `Run`
+that the method gets, and `fit_graph` calls it and writes what it learned.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from labeldeconv.data.catalog import suggestions
+from labeldeconv.data.opening import open_data
+from labeldeconv.encoders.pretrained import Pretrained, Weights
+from labeldeconv.errors import ConfigError
+from labeldeconv.gnns.architecture import Architecture
+from labeldeconv.gnns.base import GNN, GNNS
+from labeldeconv.graph.attributed import AttributedGraph
+from labeldeconv.graph.task import Task
+from labeldeconv.methods.base import Learned, Method, Run, method_named
+from labeldeconv.methods.giant import predict_neighbourhoods
+from labeldeconv.progress import logger
+from labeldeconv.runs.directory import RunDirectory, begin_run, write_run
+from labeldeconv.settings.models import Config
+from labeldeconv.settings.reading import label_settings, load_config, said, with_suggestions
+from labeldeconv.stages.cache import Cache
+from labeldeconv.stages.files import write_json
+from labeldeconv.stages.keys import digest, token
+from labeldeconv.stages.stage import Use, session
+from labeldeconv.stages.watch import open_metrics
+
+SHORT_KEY = 8  # characters of the key in the name of a default folder
+
+
+@dataclass(frozen=True)
+class Parts:
+    """Objects that take the place of names in the settings; None where the name counts."""
+
+    graph: AttributedGraph | None = None
+    method: Any = None
+    encoder: Any = None
+    gnn: Any = None
+
+    @classmethod
+    def of(cls, data: Any, method: Any = None, encoder: Any = None, gnn: Any = None) -> Parts:
+        """Those of the arguments that are objects and not names."""
+        return cls(*(None if isinstance(part, str | Path) else part for part in (data, method, encoder, gnn)))
+
+
+@dataclass(frozen=True)
+class Result:
+    """Scores, costs and files of one run.
+
+    Args:
+        gamma: weights of the hops at the end of training; None without inverse labels.
+        alpha: share of the inverse labels in the targets; None for methods without them.
+        seconds, peak_mib: by stage, as they were when the stage was computed.
+        encoder_nodes: texts that went through the encoder, training epochs included; also by stage.
+        step_seconds: where the time of the encoder's training steps went.
+        batch, subgraph: mean |B| and |G(B)| of these steps: nodes whose loss counts, and nodes encoded for it, which
+            differ in joint training only.
+        cached: stages that this run took from the cache.
+        stages: by label, the folder of every stage inside the cache: its name and key.
+        settings: resolved.
+        run: the run directory.
+        features: X of the method (n, d), memory-mapped; rows follow the graph's nodes. It stays open, so that it is
+            this run's even if the directory is replaced.
+        logits: predictions of the GNN (n, c) before softmax or sigmoid, likewise.
+    """
+
+    metric: str
+    higher_is_better: bool
+    val: float
+    test: float
+    gamma: list[float] | None
+    alpha: float | None
+    seconds: dict[str, float]
+    peak_mib: dict[str, float | None]
+    encoder_nodes: int
+    encoder_nodes_by_stage: dict[str, int]
+    step_seconds: dict[str, float] | None
+    batch: float | None
+    subgraph: float | None
+    cached: list[str]
+    stages: dict[str, str]
+    settings: dict[str, Any]
+    run: Path
+    features: np.ndarray = field(repr=False, compare=False)
+    logits: np.ndarray = field(repr=False, compare=False)
+
+    @classmethod
+    def of(cls, run: RunDirectory) -> Result:
+        """The result of a run directory."""
+        held = {f.name: run.result[f.name] for f in fields(cls) if f.name not in ("run", "features", "logits")}
+        return cls(**held, run=run.path, features=run.features, logits=run.logits)
+
+    def write_profile(self) -> dict[str, list[dict[str, Any]]]:
+        """Where the time went, by stage and inside the encoder's training steps; also as profile.json of the run."""
+        whole = sum(self.seconds.values()) or 1.0
+        stages = [
+            {
+                "stage": label,
+                "seconds": seconds,
+                "share": round(seconds / whole, 4),
+                "peak_mib": self.peak_mib[label],
+                "computed": "before" if label in self.cached else "now",
+            }
+            for label, seconds in self.seconds.items()
+        ]
+        profile = {"stages": stages}
+        if self.step_seconds:
+            whole = sum(self.step_seconds.values()) or 1.0
+            parts = sorted(self.step_seconds.items(), key=lambda part: -part[1])
+            profile["step"] = [{"part": k, "seconds": s, "share": round(s / whole, 4)} for k, s in parts]
+        write_json(self.run / "profile.json", profile)
+        return profile
+
+    def to_dict(self) -> dict[str, Any]:
+        """What `--json` prints."""
+        held = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in ("features", "logits")}
+        return {**held, "run": str(self.run)}
+
+
+def fit(
+    data: str | Path | AttributedGraph,
+    method: Any = None,
+    encoder: Any = None,
+    gnn: Any = None,
+    alpha: float | str | None = None,
+    hops: int | str | None = None,
+    seed: int | None = None,
+    out: str | Path | None = None,
+    cache: str | Path | None = None,
+    config: Config | str | Path | None = None,
+    **settings: Any,
+) -> Result:
+    """Learn node features and predictions on a graph.
+
+    Args:
+        data: an `AttributedGraph`, a folder of tables, a saved graph, or a name such as 'planted'.
+        method: a name of `labeldeconv list`, or a function from `Run` to `Learned`; 'ld' unless set otherwise.
+        encoder: a name of `labeldeconv list`, a hub id, a folder, a SentenceTransformer, or (model, tokenizer) of
+            transformers.
+        gnn: a name of `labeldeconv list`, 'package.module:Name', or any class or module of PyG with
+            forward(x, edge_index).
+        alpha: share of the inverse labels in the target, or 'auto'.
+        hops: N of the inverse labels, or 'auto'.
+        seed: of everything random.
+        out: run directory; default runs/DATA-METHOD-GNN-SEED-KEY, with a key of all settings and of the data.
+        cache: where finished stages live; default LABELDECONV_CACHE or the user's cache folder.
+        config: a `Config` or a TOML file to start from.
+        settings: any other setting, dots written as two underscores: train__epochs=2.
+
+    Example:
+        result = fit("planted", method="ld", encoder="minilm", gnn="gcn", train__epochs=2)
+        result.test, result.features.shape
+    """
+    given = {**label_settings(alpha, hops), **dotted(settings)}
+    asked = settings_from(data, method, encoder, gnn, seed, config, given)
+    parts = Parts.of(data, method, encoder, gnn)
+    return fit_config(asked, parts, Path(out) if out else None, Cache(Path(cache)) if cache else None)
+
+
+def dotted(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Settings as keywords spell them, by their dotted names: train__epochs is train.epochs."""
+    return {name.replace("__", "."): value for name, value in settings.items()}
+
+
+def settings_from(
+    data: Any,
+    method: Any,
+    encoder: Any,
+    gnn: Any,
+    seed: int | None,
+    config: Config | str | Path | None,
+    given: Mapping[str, Any],
+) -> Config:
+    """The settings that arguments ask for, objects by their names; `given` has dotted names."""
+    names = {"method": method, "encoder.name": encoder, "gnn.name": gnn}
+    overrides: dict[str, Any] = {name: name_of(thing) for name, thing in names.items() if thing is not None}
+    overrides |= {} if seed is None else {"seed": seed}
+    overrides["data"] = data.name if isinstance(data, AttributedGraph) else str(data)
+    base = config if config is None or isinstance(config, Config) else Path(config)
+    return load_config(base, {**overrides, **given})
+
+
+def name_of(thing: Any) -> str:
+    """A method, an encoder or a GNN as settings name it: objects and classes by the name of their class."""
+    if isinstance(thing, str | Path):
+        return str(thing)
+    if isinstance(thing, Method):
+        return thing.name
+    if isinstance(getattr(thing, "method", None), Method):
+        return thing.method.name
+    thing = thing[0] if isinstance(thing, tuple) and thing else thing
+    return getattr(thing, "__name__", type(thing).__name__)
+
+
+def resolve(config: Config, parts: Parts | None = None) -> Config:
+    """The settings with what the data set and the GNN suggest wherever the user has said nothing."""
+    parts = parts or Parts()
+    suggested = {} if parts.graph is not None else suggestions(config.data)
+    kind = GNNS.named(config.gnn.name) if parts.gnn is None else parts.gnn
+    if isinstance(kind, type) and issubclass(kind, GNN):
+        suggested = {**kind.suggests, **suggested}
+        if not said(config, "gnn.layers"):
+            layers = suggested.get("gnn.layers", config.gnn.layers)
+            suggested["gnn.layers"] = max(layers, kind.least_layers)
+    return with_suggestions(config, suggested)
+
+
+def open_graph(settings: Config, graph: AttributedGraph | None = None) -> AttributedGraph:
+    """The graph that the settings name, or the one given, with the split that they ask for."""
+    if graph is None:
+        loaded = open_data(settings.data, settings.data_seed)
+        graph = loaded.graph
+        for warning in loaded.warnings:
+            logger.warning("warning: %s", warning)
+    return graph.resplit(settings.split, settings.data_seed)
+
+
+def prepare(settings: Config, graph: AttributedGraph, parts: Parts | None = None) -> Run:
+    """The frozen run of resolved settings on a graph: names become an encoder, an architecture and a device."""
+    parts = parts or Parts()
+    inductive = settings.setting == "inductive"
+    if inductive and settings.train.psi_init == "gnn":
+        raise ConfigError("setting 'inductive': train.psi_init 'fresh' expected, since there is no first GNN")
+    return Run(
+        graph=graph.training_view() if inductive else graph,
+        whole=graph,
+        settings=settings,
+        encoder=Weights(Pretrained(settings.encoder, parts.encoder)),
+        architecture=Architecture.of(settings.gnn, parts.gnn),
+        device=_device(settings.device),
+    )
+
+
+def fit_config(
+    config: Config, parts: Parts | None = None, out: Path | None = None, cache: Cache | None = None
+) -> Result:
+    """Run one method with one GNN and one seed, from the cache where possible, and write the run directory."""
+    parts = parts or Parts()
+    method_named(parts.method or config.method)  # a wrong name is told before any data are read
+    settings = resolve(config, parts)
+    with session(cache):
+        graph = open_graph(settings, parts.graph)
+    return fit_graph(settings, graph, parts, out, cache)
+
+
+def fit_graph(
+    settings: Config, graph: AttributedGraph, parts: Parts, out: Path | None = None, cache: Cache | None = None
+) -> Result:
+    """Run the method of resolved settings on an open graph and write the run directory."""
+    cache = cache or Cache()
+    method = method_named(parts.method or settings.method)
+    run = prepare(settings, graph, parts)
+    out = out or default_folder(run, parts)
+    work = begin_run(out)
+    with open_metrics(settings.log, work, out.name, settings.model_dump()) as log, session(cache, log) as account:
+        method.needs(run)
+        _warn_of_attributes(run, method)
+        learned = method.learn(_adapted(run, method))
+        result = _result(run, learned, account.used)
+        if log is not None:
+            log.add({"score/val": result["val"], "score/test": result["test"]}, "score/seed", settings.seed)
+    written = write_run(out, learned, graph, settings, result)
+    cache.remember(out, [use.artefact.made.key for use in account.used])
+    return Result.of(written)
+
+
+def default_folder(run: Run, parts: Parts) -> Path:
+    """runs/DATA-METHOD-GNN-SEED-KEY: the key of all settings, of the data and of objects given in place of names."""
+    settings = run.settings
+    held = [token(settings), run.whole.content_key, run.architecture.content_key]
+    held += [run.encoder.content_key] if parts.encoder is not None else []
+    names = [run.whole.name, settings.method, settings.gnn.name, str(settings.seed), digest(held)[:SHORT_KEY]]
+    return Path("runs") / "-".join(map(plain_name, names))
+
+
+def plain_name(name: str) -> str:
+    """A name as a part of a folder's name: letters, digits, dots, dashes and underscores."""
+    plain = "".join(c if c.isalnum() or c in "._-" else "_" for c in name)
+    return plain.lstrip(".") or "_"
+
+
+def attribute_warning(pretrained: Pretrained, graph: AttributedGraph) -> str | None:
+    """What to say when an encoder was not trained on the kind of attributes a graph has; None if all is well."""
+    if pretrained.takes == graph.attributes:
+        return None
+    hints = {
+        "text": "minilm or another text encoder",
+        "sequence": "an ESM2 model or unirep-64",
+        "record": "COLUMN=ENCODER,COLUMN=ENCODER,...",
+    }
+    name = pretrained.config.name
+    what = f"'{graph.name}' has attributes of the kind {graph.attributes}, and '{name}' reads {pretrained.takes}s"
+    return f"{what}; {hints[graph.attributes]} fits"
+
+
+def _warn_of_attributes(run: Run, method: Method) -> None:
+    """Say that the encoder does not fit the attributes, unless the method encodes nothing."""
+    work = method.work(run.graph, run.settings, run.architecture.hops)
+    if (work.exports or work.trained) and (mismatch := attribute_warning(run.encoder.pretrained, run.whole)):
+        logger.warning("warning: %s", mismatch)
+
+
+def _adapted(run: Run, method: Method) -> Run:
+    """The run whose encoder has learned neighbourhoods first, if the settings ask for it and the method takes it."""
+    if run.settings.encoder.adapt == "none" or not method.adapts:
+        return run
+    return replace(run, encoder=run.encoder.with_trained(predict_neighbourhoods(run)))
+
+
+def _result(run: Run, learned: Learned, used: Sequence[Use]) -> dict[str, Any]:
+    """What result.json says of a run: its scores, here with the test labels for once, and the account of its stages."""
+    task, test, trained = Task.of(run.whole), run.whole.split.test, learned.encoder
+    made = {use.label: use.artefact.made for use in used}
+    counts = {use.label: int(getattr(use.artefact, "encoder_nodes", 0)) for use in used}
+    return {
+        "metric": task.metric,
+        "higher_is_better": task.higher_is_better,
+        "val": learned.gnn.val,
+        "test": task.score(learned.gnn.logits[test], run.whole.labels[test]),
+        "gamma": trained.gamma if trained else None,
+        "alpha": learned.alpha,
+        "seconds": {label: how.seconds for label, how in made.items()},
+        "peak_mib": {label: how.peak_mib for label, how in made.items()},
+        "encoder_nodes": sum(counts.values()),
+        "encoder_nodes_by_stage": counts,
+        "step_seconds": (trained.step_seconds or None) if trained else None,
+        "batch": trained.batch if trained else None,
+        "subgraph": trained.subgraph if trained else None,
+        "cached": [label for label, how in made.items() if how.cached],
+        "stages": {label: f"{how.stage}/{how.key}" for label, how in made.items()},
+        "settings": run.settings.model_dump(),
+    }
+
+
+def _device(name: str) -> torch.device:
+    if name == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        return torch.device(name)
+    except RuntimeError as error:
+        raise ConfigError(f"device '{name}': {str(error).splitlines()[0]}") from None

@@ -1,0 +1,1 @@
+"""What can be set: the models, and how they are read from files, options and dotted names."""

@@ -1,0 +1,302 @@
+"""What can be set: one small frozen model per phase, a line under each field. `Config` is what a run is made of.
+
+A `Config` remembers which fields were said (`model_fields_set`); what a data set or a GNN suggests stands under those
+(`settings.reading.with_suggestions`).
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+import tomli_w
+from pydantic import BaseModel, ConfigDict, Field
+
+Count = Annotated[int, Field(ge=1)]
+Fraction = Annotated[float, Field(ge=0.0, le=1.0)]
+Positive = Annotated[float, Field(gt=0.0)]
+Share = Annotated[float, Field(gt=0.0, lt=1.0)]
+NonNegative = Annotated[float, Field(ge=0.0)]
+Normalization = Annotated[Literal["row", "symmetric"], Field(description="D^-1 A, or D^-1/2 A D^-1/2.")]
+UNKEYED = {"unkeyed": True}  # marks a setting that changes no result and so is in no stage's key
+CheckpointMinutes = Annotated[float, Field(ge=0.0, json_schema_extra=UNKEYED)]
+SelfLoops = Annotated[bool, Field(description="Add the node itself to its neighbours.")]
+
+
+class Settings(BaseModel):
+    """Base of all settings: frozen, strict about names and types."""
+
+    model_config = ConfigDict(
+        extra="forbid", frozen=True, strict=True, allow_inf_nan=False, use_attribute_docstrings=True
+    )
+
+
+class AdjacencyConfig(Settings):
+    """How A-hat is made from the edges."""
+
+    normalization: Normalization = "row"
+    self_loops: SelfLoops = False
+    undirected: bool = True
+    """Let every edge work both ways."""
+
+
+class GNNAdjacencyConfig(AdjacencyConfig):
+    """How the GNN's A-hat is made: as in a GCN, unless said otherwise."""
+
+    normalization: Normalization = "symmetric"
+    self_loops: SelfLoops = True
+
+
+class EncoderConfig(Settings):
+    """The node encoder f(.; beta)."""
+
+    name: str = "minilm"
+    """A name from `labeldeconv list`, a Hugging Face hub id, a local folder, 'COLUMN=ENCODER,...' or 'module:Name'."""
+    layers: Count | None = None
+    """Keep only this many first layers; None keeps all."""
+    pooling: Literal["mean", "first"] = "mean"
+    """Mean over the attributes' tokens, or the first token."""
+    adapt: Literal["none", "giant"] = "none"
+    """'giant' first teaches the encoder to predict neighbourhoods, without labels, as the method 'giant' does; then
+    every method starts from that encoder instead of the pre-trained one."""
+    max_tokens: Annotated[int, Field(ge=4)] = 256
+    """Longer attributes are cut."""
+    lora_rank: Annotated[int, Field(ge=0)] = 0
+    """Train low-rank adapters of this rank instead of all weights (extra 'lora'); 0 trains everything."""
+
+
+class LabelConfig(Settings):
+    """Pseudo, hop and inverse labels."""
+
+    hops: Annotated[int, Field(ge=0)] | None = None
+    """N of eqn:inv_label, so N + 1 slices; None takes the GNN's number of convolutions."""
+    alpha: Fraction = 1.0
+    """Share of the inverse labels in the target (eqn:implementation); 0 is WO/LD."""
+    gamma: Literal["learned", "auto"] = "learned"
+    """Start uniform and learn with the encoder, as in the paper; 'auto' chooses gamma (and so alpha and N) by a closed
+    form on the validation nodes, before training: Y alone, as WO/LD, unless more is surely better."""
+    temperature: Positive = 1.0
+    """Pseudo labels are softmax(logits / temperature), or sigmoid."""
+    rounds: Count = 1
+    """Times the encoder is trained, each time from its first weights on the pseudo labels of a GNN that has the
+    features of the time before: once in the paper, twice in the authors' code for SAGN."""
+    nodes: Literal["all", "train"] = "all"
+    """Nodes the encoder is trained on: all, as in the paper, or the train nodes. On small graphs an encoder learns the
+    pseudo labels of the others by heart, and the GNN then repeats the one that made them."""
+    pseudo_weight: Fraction | None = None
+    """Loss = (1 - w) mean over train nodes + w mean over the others (the authors' code); None: one plain mean."""
+    adjacency: AdjacencyConfig = AdjacencyConfig()
+    """The A-hat of K_i = A-hat^i Y."""
+    store: Literal["uint16", "float32"] = "uint16"
+    """How K is kept on disk: fixed point (half the memory, at most 7.7e-6 off per hop), or float32."""
+
+
+class TrainConfig(Settings):
+    """Training phase of the encoder (Algorithm 1, lines 6-11)."""
+
+    epochs: Count = 3
+    """Passes over the training nodes of the method."""
+    lr: NonNegative = 5e-5
+    """Peak learning rate of the encoder, beta; 0, in joint training, leaves it as it is: fixed features."""
+    psi_lr: Positive = 1e-3
+    """Peak learning rate of psi, theta."""
+    gamma_lr: NonNegative = 1e-3
+    """Peak learning rate of gamma'. The authors use the encoder's, under which gamma hardly moves."""
+    weight_decay: NonNegative = 0.01
+    """AdamW decay of encoder and psi; gamma' has none."""
+    warmup: Fraction = 0.1
+    """Share of the training over which the learning rates rise; then they fall linearly to 0."""
+    clip: NonNegative = 1.0
+    """Largest norm of the gradient; 0 does not clip."""
+    dropout: Annotated[float, Field(ge=0.0, lt=1.0)] = 0.0
+    """Dropout on the encoder's output, before psi."""
+    batch_nodes: Count = 32
+    """Nodes per batch at most."""
+    batch_tokens: Count = 16384
+    """Tokens per batch at most, padding included."""
+    accumulate: Count = 1
+    """Batches per optimiser step."""
+    precision: Literal["auto", "float32", "bfloat16"] = "auto"
+    """'auto' takes bfloat16 where the hardware multiplies it fast."""
+    gradient_checkpointing: bool = False
+    """Recompute activations instead of storing them."""
+    psi_init: Literal["fresh", "gnn"] = "fresh"
+    """Start psi from new weights, or from the first GNN (planted, SAGN: 90.0 against 64.5 test accuracy)."""
+    psi_norm: Literal["batch", "running", "layer"] = "batch"
+    """BatchNorm in psi: of the batch, of moving averages, or LayerNorm instead (measured: gnns/norms.py)."""
+    checkpoint_minutes: CheckpointMinutes = 2.0
+    """Time between checkpoints; 0 writes one after every step. Does not change results."""
+
+
+class SelfTrainingConfig(Settings):
+    """Stages in which confident predictions teach the next GNN (SAGN's SLE, GAMLP's reliable labels)."""
+
+    stages: Count = 1
+    """GNNs trained one after the other; 1 is no self-training."""
+    threshold: Fraction = 0.85
+    """Least probability of a confident prediction."""
+    weight: NonNegative = 0.1
+    """Weight of the mean loss on confident nodes beside that on train nodes."""
+
+
+class ConsistencyConfig(Settings):
+    """Agreement with a mean teacher on unlabelled nodes (SCR)."""
+
+    weight: NonNegative = 0.0
+    """Weight of the term; 0 leaves it out."""
+    temperature: Positive = 0.5
+    """Sharpens the teacher's predictions."""
+    threshold: Fraction = 0.85
+    """Least probability of a prediction that counts, at the start."""
+    final_threshold: Fraction = 0.75
+    """The same at the last epoch."""
+    teacher_decay: Fraction = 0.99
+    """Share of the old teacher in the new one, per step."""
+    warmup_epochs: Annotated[int, Field(ge=0)] = 0
+    """Epochs without the term."""
+
+
+class GNNConfig(Settings):
+    """The GNN and its training phase (Algorithm 1, lines 14-17)."""
+
+    name: str = "gcn"
+    """'gcn', 'gat', 'revgat', 'gamlp', 'sagn', 'spegcn', 'spegnn' or 'package.module:Name'."""
+    layers: Count = 2
+    """Convolutions; hops for GAMLP and SAGN."""
+    hidden: Count = 256
+    """Width."""
+    dropout: Annotated[float, Field(ge=0.0, lt=1.0)] = 0.5
+    """Dropout between layers."""
+    options: dict[str, bool | int | float | str] = {}
+    """Settings of this GNN alone; `labeldeconv list` names them."""
+    output_bias: Literal["frequency", "fresh"] = "frequency"
+    """Where outputs of a multi-label GNN and of its psi start: at the labels' frequencies, or as the layer's own
+    initialisation has it, near even odds (yeast, 203 labels, 150 epochs: 84.9 against 70.0 ROC-AUC)."""
+    init: Literal["fresh", "psi"] = "fresh"
+    """Start the last GNN from new weights, or from psi of the encoder phase (the authors' code); GLEM's, GIANT's
+    and those of methods without an encoder phase always start fresh."""
+    optimizer: Literal["adam", "adamw", "rmsprop"] = "adam"
+    """Of the GNN phase."""
+    lr: Positive = 0.01
+    """Learning rate."""
+    weight_decay: NonNegative | None = None
+    """Weight decay; None: 5e-4, but 0 for multi-label tasks, whose mean loss it drowns (yeast: 75.7, not 84.9)."""
+    warmup_epochs: Annotated[int, Field(ge=0)] = 0
+    """Epochs over which the learning rate rises."""
+    schedule: Literal["linear", "constant"] = "linear"
+    """What it does then: fall linearly to 0 (measured: up to 7 points better, docs/gnns.md), or stay."""
+    epochs: Count = 200
+    """Passes at most."""
+    patience: Count | None = None
+    """Stop after this many evaluations without a better score; None never does, so that a falling rate ends."""
+    eval_every: Count = 1
+    """Epochs from one evaluation to the next."""
+    batching: Literal["full", "neighbors", "clusters"] = "full"
+    """For GNNs fed by the graph: all of it, sampled neighbours, or METIS clusters (extra 'metis')."""
+    batch_nodes: Count = 1024
+    """'neighbors': nodes per batch."""
+    fanouts: Annotated[list[Count], Field(min_length=1)] = [10]
+    """'neighbors': neighbours drawn per convolution, first to last; one number serves all."""
+    clusters: Count = 64
+    """'clusters': number of parts."""
+    clusters_per_batch: Count = 8
+    """'clusters': parts per batch."""
+    batch_rows: Count = 50_000
+    """Rows per batch for GNNs fed by rows of hop features."""
+    self_training: SelfTrainingConfig = SelfTrainingConfig()
+    consistency: ConsistencyConfig = ConsistencyConfig()
+    checkpoint_minutes: CheckpointMinutes = 2.0
+    """Time between checkpoints; 0 writes one after every epoch. Does not change results."""
+    adjacency: GNNAdjacencyConfig = GNNAdjacencyConfig()
+    """The A-hat of the GNN."""
+
+
+class GiantConfig(Settings):
+    """Neighbourhood prediction of the method 'giant'."""
+
+    coarsest: Count = 5
+    """The first level has 2^coarsest clusters."""
+    finest: Count = 14
+    """The last level has at most 2^finest clusters."""
+    step: Count = 3
+    """Levels of the tree from one training to the next: 3 makes clusters 8 times smaller."""
+    cluster_size: Count = 8
+    """Nodes per cluster of the last level, about."""
+    ngram: Count | None = None
+    """Tokens in a word of the TF-IDF by which nodes are clustered; unset: 1 of texts, 3 of sequences."""
+    max_degree: Count = 1000
+    """Nodes with this many neighbours or more are not trained on."""
+    epochs: Count = 1
+    """Passes over the nodes per level."""
+
+
+class GlemConfig(Settings):
+    """EM rounds of the method 'glem'."""
+
+    rounds: Count = 2
+    """E-steps, each followed by an M-step."""
+    first: Literal["gnn", "encoder"] = "gnn"
+    """Who makes the first pseudo labels: a GNN on X_PNE, or an encoder trained on the true labels."""
+    temperature: Positive = 0.2
+    """Of the pseudo labels, both ways."""
+    encoder_ratio: NonNegative = 1.0
+    """Pseudo-labelled nodes in the E-step, per train node."""
+    encoder_weight: Fraction = 0.5
+    """Loss of the E-step = (1 - w) gold + w pseudo."""
+    gnn_ratio: NonNegative = 1.0
+    """Pseudo-labelled nodes in the M-step, per train node."""
+    gnn_weight: Fraction = 0.05
+    """Loss of the M-step = (1 - w) gold + w pseudo."""
+    confident: Fraction = 1.0
+    """Share of the pseudo-labelled nodes kept, the most confident first."""
+    restart: bool = True
+    """Start every E-step from the pre-trained encoder, not from the last one."""
+
+
+class JointConfig(Settings):
+    """Joint training of encoder and GNN on sampled subgraphs: methods 'joint-gas' and 'joint-sage'."""
+
+    batch_nodes: Count = 32
+    """|B|: nodes per step; all are train nodes for SAGE, the loss counts those among them for GAS."""
+    part_nodes: Count = 8
+    """GAS: nodes per METIS part, about. A batch joins random parts, so that it does not hold one class alone."""
+    fanout: Count = 4
+    """SAGE: neighbours sampled per node and layer."""
+    epochs: Count = 3
+    """Passes over the train nodes (SAGE) or over all parts (GAS)."""
+    max_neighbors: Annotated[int, Field(ge=0)] = 256
+    """GAS: neighbours outside the part that are encoded anew; the others come from the history."""
+    gnn: Literal["joint", "fresh"] = "joint"
+    """What predicts: the GNN trained together with the encoder, or a new one on its features, as for other methods."""
+
+
+class Config(Settings):
+    """Everything a run needs."""
+
+    data: str = "planted"
+    """A folder of tables, a saved graph, or a name from `labeldeconv list`."""
+    method: str = "ld"
+    """One of `labeldeconv list`."""
+    setting: Literal["transductive", "inductive"] = "transductive"
+    """'inductive' hides texts, edges and labels of validation and test nodes from all training."""
+    seed: Annotated[int, Field(ge=0)] = 0
+    """Seed of everything random in the run."""
+    data_seed: Annotated[int, Field(ge=0)] = 0
+    """Seed of a generated graph, or of the split made where the data has none."""
+    split: Annotated[list[Share], Field(min_length=2, max_length=2)] | None = None
+    """Shares of train and validation nodes, the rest is test: a new split, class by class, instead of the data's own.
+    [0.08, 0.02] is the low-label setting of ogbn-products."""
+    device: str = "auto"
+    """'cpu', 'cuda', ...; 'auto' takes a GPU where there is one."""
+    log: Annotated[Literal["none", "tensorboard", "wandb"], Field(json_schema_extra=UNKEYED)] = "none"
+    """Where metrics go besides the run directory (extras 'tensorboard', 'wandb'). Does not change results."""
+    encoder: EncoderConfig = EncoderConfig()
+    labels: LabelConfig = LabelConfig()
+    train: TrainConfig = TrainConfig()
+    gnn: GNNConfig = GNNConfig()
+    giant: GiantConfig = GiantConfig()
+    glem: GlemConfig = GlemConfig()
+    joint: JointConfig = JointConfig()
+
+    def to_toml(self) -> str:
+        """The settings as TOML; None values are left out, since TOML has none."""
+        return tomli_w.dumps(self.model_dump(exclude_none=True))

@@ -1,0 +1,221 @@
+"""The cache: finished stages by key under one folder, read-only, checked when opened, shared by all runs.
+
+    CACHE/STAGE/KEY/            the files of a stage and stage.json, its manifest
+    CACHE/STAGE/KEY.partial/    a stage being made; it survives a kill, and the next run goes on there
+    CACHE/runs/                 which run directories used which stages
+
+A stage is made in `KEY.partial`. Its manifest, written last, lists every file with size and checksum; then everything
+is flushed to the disk, made read-only and renamed to `KEY`. Whoever opens a stage compares sizes with the manifest; a
+stage that is broken is made again, with a word. `labeldeconv cache` lists, verifies and prunes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from filelock import FileLock
+from platformdirs import user_cache_dir
+
+from labeldeconv.progress import logger
+from labeldeconv.stages.files import checksum, files_in, flush_folder, make_read_only, write_json
+
+MANIFEST = "stage.json"
+FORMAT = 2  # of the manifest
+DAY = 86_400.0
+
+Manifest = dict[str, Any]
+
+
+class Broken(Exception):
+    """A kept stage that cannot be used; the message says why."""
+
+
+@dataclass(frozen=True)
+class Kept:
+    """A stage in the cache: how large it is, days since a run last used it, and the run directories that used it."""
+
+    stage: str
+    key: str
+    path: Path
+    bytes: int
+    days: float
+    used_by: list[str]
+
+
+class Cache:
+    """Finished stages under `root`: LABELDECONV_CACHE, or the user's cache folder."""
+
+    def __init__(self, root: Path | None = None) -> None:
+        self.root = Path(root or os.environ.get("LABELDECONV_CACHE") or user_cache_dir("labeldeconv"))
+
+    def obtain(self, stage: str, key: str, build: Callable[[Path], Manifest]) -> tuple[Path, Manifest, bool]:
+        """Folder and manifest of a stage, and whether it was there already.
+
+        `build(folder)` makes it and returns its manifest without files; it may find an earlier attempt's files.
+        """
+        final = self.root / stage / key
+        if found := self._usable(final):
+            return final, found, True
+        final.parent.mkdir(parents=True, exist_ok=True)
+        (self.root / "locks").mkdir(exist_ok=True)
+        with FileLock(self.root / "locks" / key):  # a second process waits, then finds the stage done
+            if found := self._usable(final):
+                return final, found, True
+            self._make(final, build)
+        return final, read_manifest(final), False
+
+    def _usable(self, folder: Path) -> Manifest | None:
+        """The manifest of a stage that can be opened; None where there is none, or a broken one, which is said."""
+        if not folder.exists():
+            return None
+        try:
+            manifest = read_manifest(folder)
+            check_files(folder, manifest)
+        except Broken as why:
+            logger.warning("%s is broken (%s) and is computed again", folder, why)
+            shutil.rmtree(folder, ignore_errors=True)
+            return None
+        _touch(folder / MANIFEST)
+        return manifest
+
+    def _make(self, final: Path, build: Callable[[Path], Manifest]) -> None:
+        work = final.with_name(f"{final.name}.partial")
+        work.mkdir(exist_ok=True)
+        try:  # a kill between manifest and rename
+            check_files(work, read_manifest(work), content=True)
+        except Broken:
+            (work / MANIFEST).unlink(missing_ok=True)
+            manifest = build(work)
+            listed = {str(p.relative_to(work)): [p.stat().st_size, checksum(p)] for p in files_in(work)}
+            write_json(work / MANIFEST, {"format": FORMAT, **manifest, "files": listed})
+        flush_folder(work)
+        make_read_only(work)
+        work.replace(final)
+        _flush_parent(final)
+
+    def remember(self, run: Path, keys: list[str]) -> None:
+        """Note that a run directory was made of these stages, for `used_by`."""
+        folder = self.root / "runs"
+        folder.mkdir(parents=True, exist_ok=True)
+        name = hashlib.blake2b(str(run.resolve()).encode(), digest_size=8).hexdigest()
+        write_json(folder / f"{name}.json", {"run": str(run.resolve()), "stages": keys})
+
+    def stages(self) -> list[Kept]:
+        """All finished stages, by name and age."""
+        users: dict[str, list[str]] = {}
+        for run, keys in self._runs():
+            for key in keys:
+                users.setdefault(key, []).append(run)
+        found = []
+        for path in sorted(self.root.glob("*/*")):
+            if path.parent.name in ("locks", "runs") or not path.is_dir() or path.suffix == ".partial":
+                continue
+            size = sum(p.stat().st_size for p in files_in(path))
+            marked = path / MANIFEST if (path / MANIFEST).exists() else path
+            days = (time.time() - marked.stat().st_mtime) / DAY
+            found.append(Kept(path.parent.name, path.name, path, size, days, users.get(path.name, [])))
+        return sorted(found, key=lambda kept: (kept.stage, kept.days))
+
+    def verify(self) -> list[tuple[Kept, str]]:
+        """Stages whose files do not have the sizes and checksums of their manifest, each with the reason."""
+        wrong = []
+        for kept in self.stages():
+            try:
+                check_files(kept.path, read_manifest(kept.path), content=True)
+            except Broken as why:
+                wrong.append((kept, str(why)))
+        return wrong
+
+    def prune(
+        self, older_than_days: float | None = None, keep_bytes: int | None = None, run: Path | None = None
+    ) -> list[Kept]:
+        """Delete stages and say which: unused for so long; the longest unused until `keep_bytes` are left; of a run.
+
+        With `run`, stages that no other run directory uses are deleted.
+        """
+        left = sorted(self.stages(), key=lambda kept: kept.days)
+        chosen: dict[str, Kept] = {}
+        if older_than_days is not None:
+            chosen |= {k.key: k for k in left if k.days > older_than_days}
+        if run is not None:
+            only = [str(run.resolve())]
+            chosen |= {k.key: k for k in left if k.used_by == only}
+        if keep_bytes is not None:
+            total = sum(k.bytes for k in left if k.key not in chosen)
+            for kept in reversed(left):
+                if total <= keep_bytes:
+                    break
+                if kept.key not in chosen:
+                    chosen[kept.key] = kept
+                    total -= kept.bytes
+        for kept in chosen.values():
+            delete_folder(kept.path)
+        return list(chosen.values())
+
+    def _runs(self) -> list[tuple[str, list[str]]]:
+        """Run directories that are still there, with the keys of their stages."""
+        found = []
+        for path in (self.root / "runs").glob("*.json"):
+            try:
+                noted = json.loads(path.read_text(encoding="utf-8"))
+            except (OSError, ValueError):
+                continue
+            if Path(noted["run"]).is_dir():
+                found.append((noted["run"], noted["stages"]))
+        return found
+
+
+def read_manifest(folder: Path) -> Manifest:
+    """The manifest of a stage's folder; `Broken` where it is missing or not one."""
+    try:
+        manifest = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        raise Broken(f"no readable {MANIFEST}") from None
+    if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
+        raise Broken(f"{MANIFEST} is of another format")
+    return manifest
+
+
+def check_files(folder: Path, manifest: Mapping[str, Any], content: bool = False) -> None:
+    """Compare a folder with its list of files, by size and, for `content`, by checksum; `Broken` names the first."""
+    for name, (size, hashed) in manifest["files"].items():
+        path = folder / name
+        try:
+            got = path.stat().st_size
+        except OSError:
+            raise Broken(f"{name} is missing") from None
+        if got != size:
+            raise Broken(f"{name} has {got} bytes instead of {size}")
+        if content and checksum(path) != hashed:
+            raise Broken(f"{name} has another content than when it was written")
+
+
+def delete_folder(folder: Path) -> None:
+    """Delete a stage so that half of it is never taken for the whole: it loses its name first."""
+    gone = folder.with_name(f"{folder.name}.partial")
+    shutil.rmtree(gone, ignore_errors=True)
+    folder.replace(gone)
+    shutil.rmtree(gone)
+
+
+def _touch(path: Path) -> None:
+    try:
+        os.utime(path)
+    except OSError:
+        return  # a cache that belongs to somebody else
+
+
+def _flush_parent(path: Path) -> None:
+    handle = os.open(path.parent, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

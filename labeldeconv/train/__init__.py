@@ -1,1 +1,0 @@
-"""The training loops and what they are made of."""

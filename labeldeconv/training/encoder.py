@@ -1,0 +1,423 @@
+"""The training phase of the encoder: Algorithm 1, lines 5-11, for every method. beta, theta and gamma' train together.
+
+The objective is L(psi(F_B; theta), Y(gamma)_B) (eqn:obj_ld). A method is a choice of targets and of nodes; the head is
+psi of the GNN, or a linear layer for targets that are not the graph's classes (GIANT).
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Annotated, Any, Protocol
+
+import numpy as np
+import torch
+from safetensors.torch import load_file, save_file
+from torch import Tensor, nn
+
+from labeldeconv.encoders.base import Encoder
+from labeldeconv.encoders.pretrained import Weights
+from labeldeconv.encoders.tokens import Tokens, ahead, epoch_batches
+from labeldeconv.encoders.vocabulary import used_vocabulary
+from labeldeconv.gnns.architecture import Architecture
+from labeldeconv.gnns.base import Psi
+from labeldeconv.graph.task import Task, smoothed_share
+from labeldeconv.labels.targets import Targets
+from labeldeconv.progress import bar
+from labeldeconv.settings.models import TrainConfig
+from labeldeconv.stages.keys import Idle, Reads
+from labeldeconv.stages.stage import Artefact, Folder, stage
+from labeldeconv.training.checkpoint import Checkpoint
+from labeldeconv.training.steps import autocast, open_log, parameter_groups, set_learning_rates
+
+LOG = "steps.jsonl"  # one line per optimiser step: step, epoch, loss, lr, gamma
+READS = (  # of the settings; psi_init and psi_norm are the head's
+    "epochs", "lr", "psi_lr", "gamma_lr", "weight_decay", "warmup", "clip", "dropout", "batch_nodes", "batch_tokens",
+    "accumulate", "precision", "gradient_checkpointing", "checkpoint_minutes",
+)  # fmt: skip
+ROWS = 1 << 14  # features that go through a head at a time
+
+
+class Clock:
+    """Seconds by part of a step: `lap(part)` books the time since the last lap.
+
+    On a GPU, where work is queued, waiting for it is booked on the part that waits: 'backward' for a training step.
+    """
+
+    def __init__(self) -> None:
+        self.seconds: dict[str, float] = {}
+        self._last = time.perf_counter()
+
+    def start(self) -> None:
+        """Forget the time since the last lap."""
+        self._last = time.perf_counter()
+
+    def lap(self, part: str) -> None:
+        """Book the time since the last lap on `part`."""
+        now = time.perf_counter()
+        self.seconds[part] = self.seconds.get(part, 0.0) + now - self._last
+        self._last = now
+
+
+class Objective(nn.Module):
+    """Encoder, head and targets, and the loss between them.
+
+    Args:
+        encoder: tokens to features, beta.
+        head: features (b, d) to logits (b, c), theta: psi of the GNN or a linear layer.
+        targets: node ids (b,) to soft labels (b, c); may own parameters (gamma').
+        task: the loss l.
+        dropout: on the features.
+        pseudo_weight: None for one mean over the batch; else (1 - w) mean over gold + w mean over the others.
+        gold: (n,) bool, the train nodes; needed for `pseudo_weight` only.
+    """
+
+    def __init__(
+        self,
+        encoder: Encoder,
+        head: nn.Module,
+        targets: nn.Module,
+        task: Task,
+        dropout: float = 0.0,
+        pseudo_weight: float | None = None,
+        gold: np.ndarray | None = None,
+    ) -> None:
+        super().__init__()
+        self.encoder = encoder
+        self.head = head
+        self.targets = targets
+        self.task = task
+        self.dropout = nn.Dropout(dropout)
+        self.pseudo_weight = pseudo_weight
+        self.gold = gold
+        self.clock = Clock()  # seconds by part of the step, booked by the training loop too
+
+    def forward(self, ids: np.ndarray, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
+        """Loss of the nodes `ids` (b,) with tokens (b, t)."""
+        features = self.encoder(input_ids, attention_mask)  # (b, d), line 8
+        self.clock.lap("encoder")
+        logits = self.head(self.dropout(features)).float()  # (b, c)
+        self.clock.lap("psi")
+        targets = self.targets(ids).to(logits.device)  # (b, c), line 9
+        self.clock.lap("targets")
+        losses = self.task.loss(logits, targets)  # (b,)
+        if self.pseudo_weight is None or self.gold is None:
+            return losses.mean()
+        gold = torch.from_numpy(self.gold[ids]).to(losses.device)
+        w = self.pseudo_weight
+        return (1 - w) * _mean(losses, gold) + w * _mean(losses, ~gold)
+
+
+class Head(Protocol):
+    """What is put behind the encoder, as a stage's argument: a frozen dataclass that can make the module."""
+
+    def build(self, dim: int, targets: nn.Module, nodes: np.ndarray) -> nn.Module:
+        """The module for features of width `dim`."""
+        ...
+
+
+class HasGNN(Protocol):
+    """An artefact with a trained GNN's weights."""
+
+    @property
+    def weights(self) -> Path:
+        """The file of the weights."""
+        ...
+
+    @property
+    def content_key(self) -> str:
+        """The key of the stage that trained it."""
+        ...
+
+
+@dataclass(frozen=True, eq=False)
+class PsiHead:
+    """psi of the GNN.
+
+    Args:
+        architecture: of the GNN.
+        num_classes: c.
+        norm: what becomes of BatchNorm in psi (`train.psi_norm`).
+        bias: where outputs start (c,), for multi-label tasks; None leaves the GNN's own start.
+        start: a trained GNN whose weights psi starts from; None starts fresh.
+    """
+
+    architecture: Architecture
+    num_classes: int
+    norm: str = "batch"
+    bias: np.ndarray | None = None
+    start: HasGNN | None = None
+
+    def build(self, dim: int, targets: nn.Module, nodes: np.ndarray) -> Psi:
+        """psi for features of width `dim`."""
+        gnn = self.architecture.build(dim, self.num_classes)
+        if self.bias is not None:
+            start_outputs(gnn, self.bias)
+        if self.start is not None:
+            gnn.load_state_dict(load_file(self.start.weights))
+        return Psi(gnn, self.norm)  # type: ignore[arg-type]
+
+
+@dataclass(frozen=True)
+class LinearHead:
+    """A linear layer to `outputs` binary targets, whose bias starts at their frequencies.
+
+    Without that start the encoder learns the offset first and loses all else on the way.
+    """
+
+    outputs: int
+
+    def build(self, dim: int, targets: nn.Module, nodes: np.ndarray) -> nn.Linear:
+        """The layer; the frequencies are those of the targets of `nodes` (m,)."""
+        with torch.no_grad():
+            total = torch.stack([targets(nodes[i : i + ROWS]).sum(0) for i in range(0, len(nodes), ROWS)]).sum(0)
+            head = nn.Linear(dim, self.outputs)
+            head.bias.copy_(smoothed_share(total, len(nodes)).logit())
+        return head
+
+
+@dataclass(frozen=True, eq=False)
+class TrainedEncoder(Artefact):
+    """A trained encoder and its head.
+
+    Args:
+        encoder: folder with the encoder, as its own library opens it.
+        head: weights of the head: of the GNN whose psi it was, or of a linear layer.
+        log: loss, learning rate and gamma by step.
+        gamma: at the end; None where no inverse labels were learned.
+        steps: optimiser steps.
+        loss: the last one.
+        encoder_nodes: nodes that went through the encoder, epochs counted.
+        batch, subgraph: mean |B| and |G(B)| of a step; they differ in joint training only.
+        seconds: of all attempts; `step_seconds` by part of the step, of the last attempt.
+    """
+
+    encoder: Path
+    head: Path
+    log: Path
+    gamma: list[float] | None
+    steps: int
+    loss: float
+    encoder_nodes: int
+    batch: float
+    subgraph: float
+    seconds: float
+    step_seconds: dict[str, float]
+
+
+@stage(version=1)
+def train(
+    out: Folder,
+    tokens: Tokens,
+    encoder: Weights,
+    head: Head,
+    targets: Targets,
+    nodes: np.ndarray,
+    settings: Annotated[TrainConfig, Reads(*READS)],
+    seed: int,
+    pseudo_weight: float | None = None,
+    gold: np.ndarray | None = None,
+    device: Annotated[torch.device, Idle] = torch.device("cpu"),
+) -> TrainedEncoder:
+    """Train the encoder and its head on the targets of `nodes` (m,).
+
+    Args:
+        pseudo_weight: share of the nodes that are not `gold` (n,) in the loss; None is one plain mean.
+    """
+    torch.manual_seed(seed)
+    model = encoder.load()
+    goal = targets.build()
+    behind = head.build(model.dim, goal, nodes)
+    objective = Objective(model, behind, goal, targets.task, settings.dropout, pseudo_weight, gold).to(device)
+    with used_vocabulary(model, tokens):
+        run = train_encoder(objective, tokens, nodes, settings, seed, out)
+    model.save(out.path / "encoder")
+    save_file((behind.gnn if isinstance(behind, Psi) else behind).state_dict(), out.path / "head.safetensors")
+    (out.path / "checkpoint.safetensors").unlink(missing_ok=True)
+    count = settings.epochs * len(nodes)
+    batch = round(count / max(1, run.steps), 1)
+    return TrainedEncoder(
+        encoder=out.path / "encoder",
+        head=out.path / "head.safetensors",
+        log=out.path / LOG,
+        gamma=run.gamma,
+        steps=run.steps,
+        loss=run.loss,
+        encoder_nodes=count,
+        batch=batch,
+        subgraph=batch,
+        seconds=run.seconds,
+        step_seconds={part: round(seconds, 3) for part, seconds in run.parts.items()},
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class Predictions(Artefact):
+    """Logits (n, c)."""
+
+    logits: np.ndarray
+
+
+class HasValues(Protocol):
+    """An artefact with features (n, d)."""
+
+    @property
+    def values(self) -> np.ndarray:
+        """Features (n, d)."""
+        ...
+
+    @property
+    def content_key(self) -> str:
+        """The key of the stage that made it."""
+        ...
+
+
+@stage(version=1)
+def predict(out: Folder, trained: TrainedEncoder, features: HasValues, head: PsiHead) -> Predictions:
+    """psi of a trained encoder over its features: the encoder's own predictions."""
+    return Predictions(psi_logits(head, trained.head, features.values))
+
+
+def psi_logits(head: PsiHead, weights: Path, x: np.ndarray) -> np.ndarray:
+    """psi with trained weights of all features (n, d): logits (n, c)."""
+    psi = head.build(x.shape[1], nn.Identity(), np.empty(0))
+    psi.gnn.load_state_dict(load_file(weights))
+    psi.eval()
+    with torch.inference_mode():
+        rows = (x[i : i + ROWS].astype(np.float32) for i in range(0, len(x), ROWS))
+        return torch.cat([psi(torch.from_numpy(part)) for part in rows]).numpy()
+
+
+@dataclass(frozen=True)
+class EncoderRun:
+    """What the loop reports: optimiser steps, last loss, gamma (None where not learned), seconds.
+
+    `parts` are seconds by part of the step, of the last attempt alone.
+    """
+
+    steps: int
+    loss: float
+    gamma: list[float] | None
+    seconds: float
+    parts: dict[str, float]
+
+
+def train_encoder(
+    objective: Objective, tokens: Tokens, nodes: np.ndarray, settings: TrainConfig, seed: int, out: Folder
+) -> EncoderRun:
+    """Train `objective` in place on `nodes` (m,); logs and checkpoints go to `out`, from where it resumes.
+
+    Inside `used_vocabulary` only word vectors that occur are trained, which is faster.
+    """
+    watch = out.watch
+    device = next(objective.encoder.parameters()).device
+    torch.manual_seed(seed)
+    if settings.gradient_checkpointing:
+        objective.encoder.enable_gradient_checkpointing()
+    optimizer = make_optimizer(objective, settings)
+    checkpoint = Checkpoint(out.path / "checkpoint.safetensors", objective, optimizer, settings.checkpoint_minutes)
+    restored = checkpoint.load()
+    state: dict[str, Any] = restored[0] if restored else {"epoch": 0, "group": 0, "step": 0}
+    lengths, epochs = tokens.lengths, settings.epochs
+    loss = float("nan")
+    objective.train()
+    clock, computing = objective.clock, autocast(settings.precision, device)
+
+    def groups_of(epoch: int) -> list[list[np.ndarray]]:
+        batches = epoch_batches(lengths, nodes, settings.batch_nodes, settings.batch_tokens, seed, epoch)  # line 7
+        return [batches[i : i + settings.accumulate] for i in range(0, len(batches), settings.accumulate)]
+
+    total, done = epochs * len(nodes), state["epoch"] * len(nodes)
+    if state["group"]:
+        done += sum(len(ids) for group in groups_of(state["epoch"])[: state["group"]] for ids in group)
+    with open_log(out.path / LOG, state["step"], watch) as log, bar(out.label, total, done=done) as advance:
+        for epoch in range(state["epoch"], epochs):
+            groups = groups_of(epoch)
+            prepared = ahead(partial(_prepare, tokens), groups[state["group"] :])
+            clock.start()
+            for k, batches in enumerate(prepared, start=state["group"]):
+                clock.lap("batches")
+                scale = set_learning_rates(optimizer, (epoch + (k + 0.5) / len(groups)) / epochs, settings.warmup)
+                loss = _step(objective, optimizer, batches, settings.clip, computing, device)  # lines 8-10
+                state = {"epoch": epoch, "group": k + 1, "step": state["step"] + 1}
+                row: dict[str, Any] = {"step": state["step"], "epoch": epoch, "loss": loss, "lr": settings.lr * scale}
+                row["gamma"] = gamma_of(objective.targets)
+                log.write(json.dumps(row) + "\n")
+                watch(row)
+                ids = np.concatenate(groups[k])
+                advance(len(ids), f"epoch {epoch + 1}/{epochs} loss {loss:.3f}", int(lengths[ids].sum()))
+                if checkpoint.due:
+                    log.flush()
+                    checkpoint.save(state)
+                clock.lap("log")
+            state = {**state, "group": 0}
+    objective.eval()
+    return EncoderRun(state["step"], loss, gamma_of(objective.targets), checkpoint.seconds, clock.seconds)
+
+
+Prepared = tuple[np.ndarray, torch.Tensor, torch.Tensor]  # node ids (b,), tokens and mask (b, t)
+
+
+def _prepare(tokens: Tokens, batches: list[np.ndarray]) -> list[Prepared]:
+    return [(ids, *tokens.batch(ids)) for ids in batches]
+
+
+def _step(
+    objective: Objective,
+    optimizer: torch.optim.Optimizer,
+    batches: list[Prepared],
+    clip: float,
+    computing: AbstractContextManager[None],
+    device: torch.device,
+) -> float:
+    """One optimiser step over the nodes of all `batches`; returns their mean loss."""
+    total, loss = sum(len(ids) for ids, _, _ in batches), 0.0
+    for ids, input_ids, mask in batches:
+        with computing:
+            share = objective(ids, input_ids.to(device), mask.to(device)) * (len(ids) / total)
+        objective.clock.lap("loss")
+        share.backward()
+        loss += float(share.detach())
+        objective.clock.lap("backward")
+    if clip > 0:
+        nn.utils.clip_grad_norm_(objective.parameters(), clip)
+        objective.clock.lap("clip")
+    optimizer.step()
+    optimizer.zero_grad(set_to_none=True)
+    objective.clock.lap("update")
+    return loss
+
+
+def make_optimizer(objective: Objective, settings: TrainConfig) -> torch.optim.AdamW:
+    """AdamW over beta, theta and gamma' with a rate each; only matrices of encoder and head decay, never gamma'."""
+    groups = [
+        *parameter_groups(objective.encoder.parameters(), settings.lr, settings.weight_decay),
+        *parameter_groups(objective.head.parameters(), settings.psi_lr, settings.weight_decay),
+        *parameter_groups(objective.targets.parameters(), settings.gamma_lr, 0.0),
+    ]
+    return torch.optim.AdamW(groups, fused=True)
+
+
+def start_outputs(gnn: nn.Module, bias: np.ndarray) -> None:
+    """Let a GNN's outputs start at `bias` (c,), where it has an output bias."""
+    own = getattr(gnn, "output_bias", None)
+    if own is not None:
+        with torch.no_grad():
+            own.copy_(torch.from_numpy(np.array(bias)))
+
+
+def gamma_of(targets: nn.Module) -> list[float] | None:
+    """gamma of inverse labels as plain numbers; None for other targets and for alpha = 0, where gamma is idle."""
+    gamma = getattr(targets, "gamma", None)
+    if gamma is None or not getattr(targets, "alpha", 0.0) > 0:
+        return None
+    return [round(g, 6) for g in gamma.tolist()]
+
+
+def _mean(losses: Tensor, chosen: Tensor) -> Tensor:
+    """Mean over the chosen nodes; 0 where there are none."""
+    return (losses * chosen).sum() / chosen.sum().clamp_min(1)

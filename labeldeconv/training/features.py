@@ -1,0 +1,85 @@
+"""Features: F of all nodes (Algorithm 1, line 12) into a float16 memory map, resumable."""
+
+from __future__ import annotations
+
+import json
+import time
+from dataclasses import dataclass
+from typing import Annotated
+
+import numpy as np
+import torch
+
+from labeldeconv.encoders.base import Encoder
+from labeldeconv.encoders.pretrained import Weights
+from labeldeconv.encoders.tokens import Tokens, ahead, length_batches
+from labeldeconv.progress import bar
+from labeldeconv.stages.files import write_json
+from labeldeconv.stages.keys import Idle
+from labeldeconv.stages.stage import Artefact, Folder, stage
+from labeldeconv.training.steps import autocast
+
+CPU_TOKENS, GPU_TOKENS = 2048, 65536  # per batch; on a CPU activations should stay in the cache: 1.2 times 8192
+BATCH_NODES = 1024
+SAVE_SECONDS = 20.0
+
+
+@dataclass(frozen=True, eq=False)
+class Features(Artefact):
+    """Features `values` (n, d) in node order; `encoder_nodes` counts the nodes that were encoded for them."""
+
+    values: np.ndarray
+    encoder_nodes: int
+    seconds: float
+
+
+@stage(version=1)
+def features(
+    out: Folder,
+    tokens: Tokens,
+    encoder: Weights,
+    precision: str,
+    device: Annotated[torch.device, Idle] = torch.device("cpu"),
+) -> Features:
+    """Features of all nodes: X_PNE of the pre-trained encoder, or F of a trained one."""
+    model = encoder.load().to(device)
+    seconds = export_features(model, tokens, out, precision)
+    values = np.load(out.path / "values.npy", mmap_mode="r")
+    return Features(values, tokens.num_nodes, seconds)
+
+
+@stage(version=1)
+def given(out: Folder, values: np.ndarray) -> Features:
+    """The features that came with the data, X_OGB."""
+    return Features(np.asarray(values), 0, 0.0)
+
+
+def export_features(encoder: Encoder, tokens: Tokens, out: Folder, precision: str = "auto") -> float:
+    """Write values.npy (n, d) float16 into the folder, longest first; returns the seconds of all attempts."""
+    n = tokens.num_nodes
+    device = next(encoder.parameters()).device
+    most = CPU_TOKENS if device.type == "cpu" else GPU_TOKENS
+    lengths = tokens.lengths
+    batches = length_batches(lengths, np.arange(n), BATCH_NODES, most)
+    path, progress = out.path / "values.npy", out.path / "progress.json"
+    done, before = 0, 0.0
+    if path.exists() and progress.exists():
+        state = json.loads(progress.read_text())
+        done, before = state["batches"], state["seconds"]
+    values = np.lib.format.open_memmap(path, mode="r+" if done else "w+", dtype=np.float16, shape=(n, encoder.dim))
+    encoder.eval()
+    start = saved = time.perf_counter()
+    with torch.inference_mode(), bar(out.label, total=n, done=sum(map(len, batches[:done]))) as advance:
+        prepared = ahead(lambda ids: (ids, *tokens.batch(ids)), batches[done:])
+        for k, (ids, input_ids, mask) in enumerate(prepared, start=done + 1):
+            with autocast(precision, device):
+                part = encoder(input_ids.to(device), mask.to(device))  # (b, d)
+            values[ids] = part.float().cpu().numpy()
+            advance(len(ids), tokens=int(lengths[ids].sum()))
+            if time.perf_counter() - saved > SAVE_SECONDS:
+                values.flush()
+                saved = time.perf_counter()
+                write_json(progress, {"batches": k, "seconds": before + saved - start})
+    values.flush()
+    progress.unlink(missing_ok=True)
+    return before + time.perf_counter() - start

@@ -1,0 +1,392 @@
+"""The training phase of the GNN: Algorithm 1, lines 13-17. Weights and predictions are of the best validation epoch.
+
+Labels of test nodes cannot be read here: the stage gets those of train and validation nodes only.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import torch
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+
+from labeldeconv.errors import ConfigError
+from labeldeconv.gnns.architecture import Architecture
+from labeldeconv.gnns.base import GNN
+from labeldeconv.graph.attributed import AttributedGraph, edges_among
+from labeldeconv.graph.split import Split
+from labeldeconv.graph.task import Task
+from labeldeconv.labels.pseudo import Labels
+from labeldeconv.progress import bar
+from labeldeconv.propagation.adjacency import Adjacency
+from labeldeconv.settings.models import GNNConfig
+from labeldeconv.stages.keys import Idle, Reads
+from labeldeconv.stages.stage import Artefact, Folder, stage
+from labeldeconv.training.checkpoint import Checkpoint
+from labeldeconv.training.consistency import Consistency
+from labeldeconv.training.encoder import HasValues, TrainedEncoder, start_outputs
+from labeldeconv.training.feed import Batch, Feed, InductiveFeed, make_feed
+from labeldeconv.training.supervision import SoftLabels, Supervision, confident
+
+GRAPH = ("edges", "num_nodes", "train_labels", "known_labels", "split", "task", "num_classes")  # read of the graph
+READS = (  # of the settings; name, layers, hidden, dropout and options are the architecture's
+    "output_bias", "optimizer", "lr", "weight_decay", "warmup_epochs", "schedule", "epochs", "patience", "eval_every",
+    "batching", "batch_nodes", "fanouts", "clusters", "clusters_per_batch", "batch_rows", "self_training",
+    "consistency", "checkpoint_minutes", "adjacency",
+)  # fmt: skip
+LOG = "epochs.jsonl"  # one line per evaluation: epoch, loss, val, and stage where there are several
+WEIGHT_DECAY = 5e-4  # of multi-class GNNs, unless set
+OPTIMIZERS = {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW, "rmsprop": torch.optim.RMSprop}
+
+
+@dataclass(frozen=True, eq=False)
+class TrainedGNN(Artefact):
+    """A trained GNN: logits (n, c) of all nodes, weights, log, validation score, and how long it took.
+
+    Args:
+        log: loss and validation score by epoch.
+        val: the score at `best_epoch`; the test score is for whoever may see test labels.
+        epochs: epochs trained, of all stages of self-training.
+    """
+
+    logits: np.ndarray
+    weights: Path
+    log: Path
+    val: float
+    best_epoch: int
+    epochs: int
+    seconds: float
+
+
+@dataclass(frozen=True, eq=False)
+class Taught:
+    """Nodes `ids` (m,) that a GNN is taught with (pseudo) labels Y beside the true ones; the weight of their loss."""
+
+    Y: Labels
+    ids: np.ndarray
+    weight: float
+
+
+@stage(version=1)
+def gnn(
+    out: Folder,
+    features: HasValues,
+    graph: Annotated[AttributedGraph, Reads(*GRAPH)],
+    architecture: Architecture,
+    settings: Annotated[GNNConfig, Reads(*READS)],
+    seed: int,
+    inductive: bool = False,
+    edges: Annotated[AttributedGraph | None, Reads("edge_features")] = None,
+    taught: Taught | None = None,
+    start: TrainedEncoder | None = None,
+    device: Annotated[torch.device, Idle] = torch.device("cpu"),
+) -> TrainedGNN:
+    """A GNN trained on fixed features (n, d).
+
+    Args:
+        inductive: train on the graph of the train nodes, predict on the whole one.
+        edges: the graph again, where the GNN reads edge features.
+        taught: more nodes to learn from, with soft labels.
+        start: an encoder phase whose psi the GNN begins as.
+    """
+    x = features.values
+    task = Task.of(graph)
+    torch.manual_seed(seed)
+    model = architecture.build(x.shape[1], graph.num_classes).to(device)
+    bias = output_start(task, graph.train_labels, settings.output_bias)
+    if bias is not None:
+        start_outputs(model, bias)
+    if start is not None:
+        model.load_state_dict(load_file(start.head))
+    values = _edge_values(edges, model.edge_dim) if model.edge_dim else None
+    feed = _feed(model, x, graph.edges, graph.num_nodes, values, settings, out.path, device)
+    if inductive:
+        feed = _inductive_feed(model, x, graph, values, feed, settings, out.path, device)
+    soft = None if taught is None else SoftLabels(taught.Y.values, taught.ids, taught.weight)
+    return train_gnn(model, feed, task, graph.known_labels, graph.split, settings, seed, out, soft)
+
+
+def output_start(task: Task, train_labels: np.ndarray, kind: str) -> np.ndarray | None:
+    """Where a multi-label GNN's outputs start (c,): at the labels' frequencies; None leaves the layer's own start.
+
+    At even odds training first spends hundreds of steps on making rare labels rare (docs/gnns.md).
+    """
+    if task.kind != "multilabel" or kind != "frequency":
+        return None
+    return task.frequency(train_labels).logit().numpy()
+
+
+def _feed(
+    model: GNN,
+    x: np.ndarray,
+    edges: np.ndarray,
+    num_nodes: int,
+    values: np.ndarray | None,
+    settings: GNNConfig,
+    folder: Path,
+    device: torch.device,
+) -> Feed:
+    adj = Adjacency.from_edges(edges, num_nodes, settings.adjacency)
+    if values is not None:
+        adj = adj.with_edge_features(edges, values)
+    return make_feed(model, x, adj, settings, folder, device)
+
+
+def _inductive_feed(
+    model: GNN,
+    x: np.ndarray,
+    graph: AttributedGraph,
+    values: np.ndarray | None,
+    whole: Feed,
+    settings: GNNConfig,
+    folder: Path,
+    device: torch.device,
+) -> Feed:
+    """Training batches from the graph of the train nodes alone, predictions from the whole graph."""
+    if model.label_hops or settings.consistency.weight or settings.self_training.stages > 1:
+        raise ConfigError(
+            f"setting 'inductive': {type(model).__name__} with label inputs, consistency or self-training uses others"
+        )
+    nodes = graph.split.train
+    inside, kept = edges_among(graph.edges, nodes, graph.num_nodes)
+    inner = folder / "view"
+    inner.mkdir(exist_ok=True)
+    part = None if values is None else np.asarray(values[kept])
+    view = _feed(model, x[nodes], inside, len(nodes), part, settings, inner, device)
+    return InductiveFeed(view, whole, nodes)
+
+
+def _edge_values(graph: AttributedGraph | None, width: int) -> np.ndarray:
+    """The graph's edge features (e, width), as option edge_dim of the GNN asks."""
+    values = None if graph is None else graph.edge_features
+    if values is None or values.shape[1:] != (width,):
+        got = "none" if values is None else f"shape {values.shape}"
+        raise ConfigError(f"gnn.options.edge_dim {width}: edge features (e, {width}) expected in the data, got {got}")
+    return values
+
+
+def train_gnn(
+    gnn: GNN,
+    feed: Feed,
+    task: Task,
+    labels: np.ndarray,
+    split: Split,
+    config: GNNConfig,
+    seed: int,
+    out: Folder,
+    soft: SoftLabels | None = None,
+) -> TrainedGNN:
+    """Train `gnn` on the true labels of the train nodes, and on `soft` ones; it ends with its best weights."""
+    training = _Training(gnn, feed, task, labels, split, config, seed, out, soft)
+    state, stages = training.state, config.self_training.stages
+    with bar(out.label, total=stages * config.epochs, unit="epochs", done=state["total"]) as advance:
+        for number in range(state["stage"], stages):
+            taught = training.supervise(number)
+            for epoch in range(state["epoch"] + 1, config.epochs + 1):
+                loss = training.epoch(taught, number, epoch)
+                note = ""
+                if epoch % config.eval_every == 0 or epoch == config.epochs:
+                    score = training.evaluate(number, epoch, loss)
+                    note = f"loss {loss:.3f} val {score:.4f} best {state['best'][0]:.4f}"
+                advance(1, note)
+                if config.patience and epoch - state["stage_epoch"] >= config.patience * config.eval_every:
+                    break
+                if training.checkpoint.due:
+                    training.save()
+            if number + 1 < stages:
+                training.hand_over(number)
+    return training.finish()
+
+
+class _Training:
+    """A training under way: what a checkpoint keeps, and the parts of the loop."""
+
+    def __init__(
+        self,
+        gnn: GNN,
+        feed: Feed,
+        task: Task,
+        labels: np.ndarray,
+        split: Split,
+        config: GNNConfig,
+        seed: int,
+        out: Folder,
+        soft: SoftLabels | None,
+    ) -> None:
+        _check(config, task)
+        self.gnn, self.feed, self.task, self.labels, self.split = gnn, feed, task, labels, split
+        self.config, self.seed, self.folder, self.soft = config, seed, out.path, soft
+        self.watch = out.watch
+        torch.manual_seed(seed)
+        self.initial, self.best = _copy(gnn), _copy(gnn)
+        used = config.consistency.weight > 0
+        self.consistency = Consistency(gnn, config.consistency, task) if used else None
+        kind = OPTIMIZERS[config.optimizer]
+        self.optimizer = kind(gnn.parameters(), lr=config.lr, weight_decay=_weight_decay(config, task))
+        path = out.path / "checkpoint.safetensors"
+        self.checkpoint = Checkpoint(path, gnn, self.optimizer, config.checkpoint_minutes)
+        self.state: dict[str, Any] = {"stage": 0, "epoch": 0, "total": 0, "rows": 0}
+        self.state |= {"best": None, "best_epoch": 0, "best_stage": 0, "stage_best": None, "stage_epoch": 0}
+        if restored := self.checkpoint.load():
+            self.state, self.best = restored[0], _named(restored[1], "best")
+            if self.consistency:
+                self.consistency.teacher.load_state_dict(_named(restored[1], "teacher"))
+        log = out.path / LOG
+        self.rows = log.read_text().splitlines()[: self.state["rows"]] if log.exists() else []
+        out.watch.replay(self.rows)
+
+    def supervise(self, number: int) -> Supervision:
+        """What stage `number` of self-training is taught; sets the label inputs that go with it."""
+        soft = self.soft
+        if number > 0:
+            soft = confident(self.task, np.load(self._logits_of(number - 1)), self.split, self.config.self_training)
+        taught = Supervision(self.task, self.labels, self.split.train, soft)
+        self.feed.label_inputs = taught.label_inputs(self.feed.adj, self.gnn.label_hops)
+        return taught
+
+    def epoch(self, taught: Supervision, number: int, epoch: int) -> float:
+        """One epoch; returns the mean loss."""
+        _set_rate(self.optimizer, self.config, epoch)
+        generator = np.random.default_rng([self.seed, number, epoch])
+        progress = epoch / self.config.epochs
+        loss = _epoch(self.gnn, self.feed, taught, self.optimizer, generator, self.consistency, epoch, progress)
+        self.state |= {"epoch": epoch, "total": self.state["total"] + 1}
+        return loss
+
+    def evaluate(self, number: int, epoch: int, loss: float) -> float:
+        """Score on the validation nodes; keeps the best weights of the stage and of all stages."""
+        score, val_loss = _validate(self.gnn, self.feed, self.task, self.labels, self.split.val)
+        mark = [score, -val_loss]  # equal scores: the lower loss
+        if self.state["stage_best"] is None or mark > self.state["stage_best"]:
+            self.state |= {"stage_best": mark, "stage_epoch": epoch}
+        if self.state["best"] is None or mark > self.state["best"]:
+            self.state |= {"best": mark, "best_epoch": epoch, "best_stage": number}
+            self.best = _copy(self.gnn)
+        row = {"epoch": epoch, "loss": loss, "val": score}
+        if self.config.self_training.stages > 1:
+            row = {"stage": number, **row}
+        self.rows.append(json.dumps(row))
+        self.watch(row)
+        return score
+
+    def hand_over(self, number: int) -> None:
+        """The best GNN so far teaches a fresh one in the next stage."""
+        np.save(self._logits_of(number), self._best_logits())
+        self.gnn.load_state_dict(self.initial)
+        if self.consistency:
+            self.consistency.teacher.load_state_dict(self.initial)
+        self.optimizer.state.clear()
+        self.state |= {"stage": number + 1, "epoch": 0, "stage_best": None, "stage_epoch": 0}
+        self.save()
+
+    def save(self) -> None:
+        """Write log and checkpoint."""
+        self._write_log()
+        teacher = self.consistency.teacher.state_dict() if self.consistency else {}
+        extra = {f"best.{k}": v for k, v in self.best.items()} | {f"teacher.{k}": v for k, v in teacher.items()}
+        self.checkpoint.save({**self.state, "rows": len(self.rows)}, extra)
+
+    def finish(self) -> TrainedGNN:
+        """What the best weights give."""
+        self._write_log()
+        logits = self._best_logits()
+        for number in range(self.config.self_training.stages - 1):
+            self._logits_of(number).unlink()
+        val = self.task.score(logits[self.split.val], self.labels[self.split.val])
+        weights, log = self.folder / "gnn.safetensors", self.folder / LOG
+        save_file(self.gnn.state_dict(), weights)
+        self.checkpoint.path.unlink(missing_ok=True)
+        return TrainedGNN(
+            logits, weights, log, val, self.state["best_epoch"], self.state["total"], self.checkpoint.seconds
+        )
+
+    def _best_logits(self) -> np.ndarray:
+        self.gnn.load_state_dict(self.best)
+        self.supervise(self.state["best_stage"])
+        return _predict(self.gnn, self.feed, np.arange(len(self.labels)))
+
+    def _logits_of(self, number: int) -> Path:
+        return self.folder / f"stage-{number}.npy"
+
+    def _write_log(self) -> None:
+        (self.folder / LOG).write_text("".join(f"{row}\n" for row in self.rows))
+
+
+def _epoch(
+    gnn: GNN,
+    feed: Feed,
+    taught: Supervision,
+    optimizer: torch.optim.Optimizer,
+    generator: np.random.Generator,
+    consistency: Consistency | None,
+    epoch: int,
+    progress: float,
+) -> float:
+    """One pass over the taught nodes; returns the mean loss on them."""
+    gnn.train()
+    total, count = 0.0, 0
+    others: Iterator[Batch | None] = itertools.repeat(None)
+    if consistency:
+        unlabelled = np.setdiff1d(np.arange(len(taught.labels)), taught.train)
+        others = itertools.chain.from_iterable(feed.batches(unlabelled, generator) for _ in itertools.count())
+    for batch, other in zip(feed.batches(taught.nodes, generator), others, strict=False):
+        optimizer.zero_grad(set_to_none=True)
+        loss = taught.loss(batch.logits(gnn), batch.ids)
+        total, count = total + float(loss.detach()) * len(batch.ids), count + len(batch.ids)
+        if consistency and other is not None:
+            loss = loss + consistency.loss(gnn, other, epoch, progress)
+        loss.backward()
+        optimizer.step()
+        if consistency:
+            consistency.follow(gnn)
+    return total / max(count, 1)
+
+
+def _set_rate(optimizer: torch.optim.Optimizer, config: GNNConfig, epoch: int) -> None:
+    """Linear rise over `warmup_epochs`, then constant or linear fall to 0 after the last epoch."""
+    scale = min(1.0, epoch / config.warmup_epochs) if config.warmup_epochs else 1.0
+    if config.schedule == "linear":
+        scale *= 1 - (epoch - 1) / config.epochs
+    for group in optimizer.param_groups:
+        group["lr"] = config.lr * scale
+
+
+def _weight_decay(config: GNNConfig, task: Task) -> float:
+    default = WEIGHT_DECAY if task.kind == "multiclass" else 0.0
+    return default if config.weight_decay is None else config.weight_decay
+
+
+def _validate(gnn: GNN, feed: Feed, task: Task, labels: np.ndarray, val: np.ndarray) -> tuple[float, float]:
+    """Score and mean loss on the validation nodes; a NaN score counts as the worst."""
+    logits = _predict(gnn, feed, val)
+    score = task.score(logits, labels[val])
+    loss = task.loss(torch.from_numpy(logits), torch.from_numpy(task.targets(labels[val]))).nanmean()
+    return (-math.inf if math.isnan(score) else score), float(loss)
+
+
+def _predict(gnn: GNN, feed: Feed, nodes: np.ndarray) -> np.ndarray:
+    gnn.eval()
+    with torch.inference_mode():
+        return feed.predict(gnn, nodes).float().cpu().numpy()
+
+
+def _check(config: GNNConfig, task: Task) -> None:
+    for name, used in (("self_training", config.self_training.stages > 1), ("consistency", config.consistency.weight)):
+        if used and task.kind != "multiclass":
+            raise ConfigError(f"gnn.{name}: confident predictions are defined for multi-class tasks only")
+
+
+def _copy(gnn: GNN) -> dict[str, Tensor]:
+    return {k: v.clone() for k, v in gnn.state_dict().items()}
+
+
+def _named(tensors: dict[str, Tensor], group: str) -> dict[str, Tensor]:
+    return {k.removeprefix(f"{group}."): v for k, v in tensors.items() if k.startswith(f"{group}.")}

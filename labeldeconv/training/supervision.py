@@ -1,0 +1,76 @@
+"""What a GNN is taught: true labels of the train nodes, and soft labels of others where somebody gives them.
+
+Multi-stage self-training (SAGN's SLE, the reliable-label utilisation of GAMLP): from the second stage on, the confident
+predictions of the best GNN so far are such soft labels, and feed the label branch together with the train labels.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from labeldeconv.graph.split import Split
+from labeldeconv.graph.task import Task
+from labeldeconv.propagation.adjacency import Adjacency, propagate
+from labeldeconv.settings.models import SelfTrainingConfig
+
+
+@dataclass(frozen=True, eq=False)
+class SoftLabels:
+    """Soft labels `targets` (n, c) of the nodes `ids` (m,); `weight` of their mean loss beside that of true labels."""
+
+    targets: np.ndarray
+    ids: np.ndarray
+    weight: float
+
+
+def confident(task: Task, logits: np.ndarray, split: Split, config: SelfTrainingConfig) -> SoftLabels:
+    """Predictions (n, c) of the nodes off the train set whose largest probability exceeds the threshold."""
+    targets = task.probabilities(torch.from_numpy(logits)).numpy()
+    sure = (targets.max(1) > config.threshold) & (split.roles != 0)
+    return SoftLabels(targets, np.flatnonzero(sure), config.weight)
+
+
+@dataclass(frozen=True, eq=False)
+class Supervision:
+    """The loss of a GNN: mean over train nodes, plus weight times the mean over softly labelled ones."""
+
+    task: Task
+    labels: np.ndarray
+    train: np.ndarray
+    soft: SoftLabels | None = None
+
+    @property
+    def nodes(self) -> np.ndarray:
+        """All nodes that are taught."""
+        return self.train if self.soft is None else np.concatenate([self.train, self.soft.ids])
+
+    def loss(self, logits: Tensor, ids: np.ndarray) -> Tensor:
+        """Scalar loss of logits (b, c) of the nodes `ids` (b,)."""
+        true = self.task.targets(self.labels[ids])
+        if self.soft is None:
+            return self.task.loss(logits, torch.from_numpy(true).to(logits.device)).mean()
+        gold = np.isin(ids, self.train)
+        targets = torch.from_numpy(np.where(gold[:, None], true, self.soft.targets[ids])).to(logits.device)
+        losses = self.task.loss(logits, targets)
+        chosen = torch.from_numpy(gold).to(losses.device)
+        means = [(losses * part).sum() / part.sum().clamp_min(1) for part in (chosen, ~chosen)]
+        return means[0] + self.soft.weight * means[1]
+
+    def label_inputs(self, adj: Adjacency, hops: int) -> np.ndarray | None:
+        """A-hat^hops Y (n, c) of the labels that are taught, zero elsewhere; None for a GNN without a label branch.
+
+        A node's own label is part of its input where a walk of `hops` leads back; the authors' 9 hops thin it out.
+        """
+        if hops == 0:
+            return None
+        Y = np.zeros((adj.num_nodes, self.task.num_classes), dtype=np.float32)
+        if self.soft is not None:
+            Y[self.soft.ids] = self.soft.targets[self.soft.ids]
+        Y[self.train] = np.nan_to_num(self.task.targets(self.labels[self.train]))
+        for propagated in propagate(adj, Y, hops):
+            Y = propagated
+        return Y

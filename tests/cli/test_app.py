@@ -1,0 +1,182 @@
+"""The command line as a newcomer meets it: JSON on stdout, messages, exit codes."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+from typer.testing import CliRunner
+
+from labeldeconv import __version__
+from labeldeconv.cli.app import app, main
+
+QUICK = ["--encoder", "tiny", "--set", "train.epochs=1", "--set", "gnn.epochs=3"]
+
+
+def invoke(*args):
+    result = CliRunner().invoke(app, list(args), catch_exceptions=False)
+    assert result.exit_code == 0, result.output
+    return result.stdout
+
+
+def test_list_json():
+    names = json.loads(invoke("list", "--json"))
+    assert set(names) == {"data", "encoders", "gnns", "methods"}
+    assert {"pne", "fne", "wo-ld", "ld"} <= set(names["methods"])
+    assert {"gcn", "sagn"} <= set(names["gnns"])
+
+
+def test_list_text():
+    text = invoke("list")
+    assert "GNN sagn" in text
+    assert "input_dropout" in text
+
+
+def test_fit_json(tmp_path):
+    out = json.loads(invoke("fit", "planted:60", "--method", "ld", "--out", str(tmp_path / "r"), "--json", *QUICK))
+    for key in ("metric", "higher_is_better", "val", "test", "gamma", "seconds", "settings", "run"):
+        assert key in out
+    assert set(out["seconds"]) >= {"tokens", "encode", "pseudo", "hops", "train", "features", "gnn"}
+    assert out["run"] == str(tmp_path / "r")
+
+
+def test_fit_text(tmp_path):
+    text = invoke("fit", "planted:60", "--gnn", "sagn", "--hops", "1", "--out", str(tmp_path / "r"), *QUICK)
+    assert "run directory" in text
+    assert "gamma" in text
+
+
+def test_compare_json(tmp_path):
+    args = ("--methods", "pne,ld", "--gnns", "gcn", "--seeds", "2", "--out", str(tmp_path / "r"), "--json")
+    out = json.loads(invoke("compare", "planted:60", *args, *QUICK))
+    assert [(r["method"], r["gnn"], r["seeds"]) for r in out["rows"]] == [("pne", "gcn", 2), ("ld", "gcn", 2)]
+    assert set(out["rows"][0]["val"]) == {"mean", "std"}
+    assert out["rows"][0]["seconds"] > 0
+
+
+@pytest.mark.parametrize(("option", "value", "settings"), [
+    ("--alpha", "auto", {"gamma": "auto", "alpha": 1.0}),
+    ("--hops", "auto", {"gamma": "auto"}),
+    ("--alpha", "0.5", {"gamma": "learned", "alpha": 0.5}),
+    ("--hops", "3", {"gamma": "learned", "hops": 3}),
+])  # fmt: skip
+def test_compare_takes_alpha_and_hops(tmp_path, option, value, settings):
+    args = ("--methods", "ld", "--out", str(tmp_path / "r"), option, value)
+    invoke("compare", "planted:60", *args, *QUICK)
+    labels = json.loads((tmp_path / "r" / "ld-gcn-0" / "result.json").read_text())["settings"]["labels"]
+    assert {name: labels[name] for name in settings} == settings
+
+
+@pytest.mark.parametrize("data", ["planted:200", "planted-multilabel:200", "planted-protein:200"])
+def test_inspect_json(data):
+    out = json.loads(invoke("inspect", data, "--encoder", "tiny", "--json"))
+    assert out["nodes"] == 200
+    assert sum(out["split"].values()) == 200
+    assert 0 <= out["homophily"] <= 1
+    assert out["estimate"]["seconds"]["total"] > 0
+    assert out["estimate"]["tokens"]["max"] > 1
+    assert out["errors"] == []
+
+
+def test_inspect_text():
+    text = invoke("inspect", "planted:200", "--encoder", "tiny")
+    assert "homophily" in text
+    assert "estimate for ld with tiny and gcn" in text
+
+
+def test_dry_run_trains_nothing(tmp_path):
+    text = invoke("fit", "planted:60", "--dry-run", "--out", str(tmp_path / "r"), "--alpha", "0.5", *QUICK)
+    assert "alpha = 0.5" in text
+    assert "estimate" in text
+    assert not (tmp_path / "r").exists()
+    out = json.loads(invoke("fit", "planted:60", "--dry-run", "--json", *QUICK))
+    assert out["settings"]["train"]["epochs"] == 1
+
+
+@pytest.mark.parametrize(
+    ("args", "message"),
+    [
+        (["fit", "nowhere"], "data 'nowhere': no such folder"),
+        (["fit", "planted:60", "--set", "train.epoch=1"], "did you mean 'train.epochs'"),
+        (["fit", "planted:60", "--alpha", "1.5"], "labels.alpha"),
+        (["fit", "planted:60", "--method", "lld"], "did you mean 'ld'"),
+        (["settings", "train.llr"], "settings: none has 'train.llr' in its name; did you mean 'train.lr'"),
+        (["compare", "planted:60", "--gnns", "gcnn", "--encoder", "tiny"], "did you mean 'gcn'"),
+        (["fit", "planted:60", "--encoder", "no/such"], "encoder.name 'no/such'"),
+        (["fit", "planted:60", "--config", "none.toml"], "none.toml: no such file"),
+    ],
+)
+def test_errors_are_one_message(args, message, monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", ["labeldeconv", *args])
+    with pytest.raises(SystemExit) as stop:
+        main()
+    assert stop.value.code == 1
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert message in err
+    assert "\nerror: " in f"\n{err}"
+    assert "Traceback" not in err
+
+
+def test_inspect_tells_all_errors_as_json(tmp_path):
+    (tmp_path / "nodes.csv").write_text("id,text,label\n1,a,x\n1,b,x\n")
+    (tmp_path / "edges.csv").write_text("source,target\n1,9\n")
+    result = CliRunner().invoke(app, ["inspect", str(tmp_path), "--json"])
+    assert result.exit_code == 1
+    problems = json.loads(result.stdout)["errors"]
+    assert len(problems) >= 3
+
+
+def test_help_does_not_wait_for_torch():
+    code = "import sys, labeldeconv.cli.app; sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_settings_are_all_named_with_their_meaning():
+    found = json.loads(invoke("settings", "--json"))["settings"]
+    assert all(s["meaning"] for s in found)
+    assert {"name": "train.lr", "default": 5e-5} in [{k: s[k] for k in ("name", "default")} for s in found]
+    lines = invoke("settings", "gnn.schedule")
+    assert "linear" in lines
+    assert "train.lr" not in lines
+
+
+def test_python_m_is_the_command():
+    out = subprocess.run([sys.executable, "-m", "labeldeconv", "--version"], check=True, capture_output=True, text=True)
+    assert out.stdout.strip().endswith(__version__)
+
+
+def test_export(tmp_path):
+    invoke("fit", "planted:60", "--method", "pne", "--out", str(tmp_path / "r"), *QUICK)
+    assert "x.parquet" in invoke("export", str(tmp_path / "r"), str(tmp_path / "x.parquet"))
+    assert (tmp_path / "x.parquet").stat().st_size > 0
+
+
+def test_report(tmp_path, monkeypatch):
+    args = ("--methods", "pne,ld", "--seeds", "2", "--out", str(tmp_path / "c"), "--json")
+    invoke("compare", "planted:60", *args, *QUICK)
+    out = json.loads(invoke("report", str(tmp_path / "c"), "--out", str(tmp_path / "page.html"), "--json"))
+    assert out["path"] == str(tmp_path / "page.html")
+    assert out["bytes"] == (tmp_path / "page.html").stat().st_size < 6_000_000
+    keys = ["overview", "data", "training", "predictions", "labels", "costs", "nodes", "settings"]
+    assert out["sections"] == keys
+    opened = []
+    monkeypatch.setattr("typer.launch", opened.append)
+    assert "report.html" in invoke("report", str(tmp_path / "c" / "ld-gcn-1"), "--open")
+    assert opened == [(tmp_path / "c" / "ld-gcn-1" / "report.html").as_uri()]
+
+
+def test_max_nodes_and_encoder_that_does_not_fit():
+    out = json.loads(invoke("inspect", "planted-protein:300", "--max-nodes", "100", "--encoder", "tiny", "--json"))
+    assert out["nodes"] == 100
+    assert "'tiny' reads texts" in out["warnings"][-1]
+
+
+def test_inspect_says_what_is_missing(tmp_path, monkeypatch):
+    monkeypatch.setenv("LABELDECONV_DATA", str(tmp_path))
+    result = CliRunner().invoke(app, ["inspect", "ogbn-products", "--json"])
+    out = json.loads(result.stdout)
+    assert result.exit_code == 1
+    assert out["classes"] == 47
+    assert len(out["errors"]) == 8
+    assert "Amazon-3M.raw/trn.json.gz" in out["errors"][-2]

@@ -1,0 +1,65 @@
+"""Raw attributes: joined by id, whatever their order, and what does not join is told."""
+
+import gzip
+import io
+import tarfile
+from pathlib import Path
+
+import pytest
+
+from labeldeconv.data.sets.ogb.layout import ARXIV, PRODUCTS
+from labeldeconv.errors import DataError
+
+from .ogb_writing import arxiv, load, products, put
+
+REAL = Path(__file__).parents[5] / "shared" / "data" / "ogbn_arxiv_partial"
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_titleabs_in_a_tar(tmp_path, packed):
+    folder = arxiv(tmp_path)
+    expected = list(load(ARXIV, folder).graph.texts)
+    text = gzip.decompress((folder / "titleabs.tsv.gz").read_bytes())
+    (folder / "titleabs.tsv.gz").unlink()
+    held = io.BytesIO()
+    with tarfile.open(fileobj=held, mode="w", format=tarfile.USTAR_FORMAT) as tar:
+        info = tarfile.TarInfo("titleabs.tsv")
+        info.size = len(text)
+        tar.addfile(info, io.BytesIO(text))
+    content = held.getvalue()
+    (folder / f"titleabs.tsv{'.gz' if packed else ''}").write_bytes(gzip.compress(content) if packed else content)
+    assert list(load(ARXIV, folder).graph.texts) == expected
+
+
+def test_products(tmp_path):
+    loaded = load(PRODUCTS, products(tmp_path))
+    texts = loaded.graph.texts
+    assert texts[0] == "Title: title 0 é Content: trn\n0"
+    assert texts[3] == "Title: title 3 é"
+    assert texts[6] == "Title: title 6 é Content: trn\n6"  # in both files: the first counts
+    assert texts[11] == "Title: title 11 é Content: tst\n11"
+    assert loaded.graph.class_names == [str(k) for k in range(47)]
+    assert loaded.warnings[0] == "trn.json.gz and tst.json.gz: 2 rows repeat an id; the first one counts"
+
+
+def test_bad_json(tmp_path):
+    folder = products(tmp_path)
+    put(folder, "Amazon-3M.raw/tst.json", '{"uid": "B001", "title": "x", "content": "y"}\n{"uid": "B002", "ti\n')
+    with pytest.raises(DataError, match=r"tst.json.gz, line 2: not JSON: "):
+        load(PRODUCTS, folder)
+
+
+@pytest.mark.skipif(not REAL.is_dir(), reason="needs ../shared/data/ogbn_arxiv_partial")
+def test_real_paper_ids_join(tmp_path):
+    for path in REAL.iterdir():
+        (tmp_path / path.name).symlink_to(path)
+    with gzip.open(REAL / "nodeidx2paperid.csv.gz", "rt") as file:
+        papers = [line.strip().split(",")[1] for line in file][1:]
+    put(tmp_path, "raw/edge.csv", "0,1\n5,7\n")
+    text = "".join(f"{paper}\tt{i}\ta{i}\n" for i, paper in enumerate(papers) if i % 1000) + "77\tx\ty\n"
+    put(tmp_path, "titleabs.tsv", text)
+    loaded = load(ARXIV, tmp_path)
+    assert loaded.graph.num_nodes == 169_343
+    assert loaded.graph.texts[169_342] == "Title: t169342 Abstract: a169342"
+    assert loaded.graph.class_names[4] == "arxiv cs dm" or loaded.graph.class_names[4].startswith("arxiv cs ")
+    assert "170 of 169,343 nodes have no attribute; paper id '9657784'" in loaded.warnings[0]

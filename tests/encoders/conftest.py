@@ -1,0 +1,29 @@
+"""A vision model with random weights and two pictures."""
+
+import json
+
+import pytest
+import torch
+from transformers import ViTConfig, ViTModel
+
+
+@pytest.fixture(scope="session")
+def vit(tmp_path_factory):
+    path = tmp_path_factory.mktemp("vit")
+    torch.manual_seed(0)
+    config = ViTConfig(
+        hidden_size=16, num_hidden_layers=1, num_attention_heads=2, intermediate_size=32, image_size=16, patch_size=8
+    )
+    ViTModel(config).save_pretrained(path)
+    processor = {"image_processor_type": "ViTImageProcessor", "size": {"height": 16, "width": 16}}
+    (path / "preprocessor_config.json").write_text(json.dumps(processor))
+    return path
+
+
+@pytest.fixture(scope="session")
+def photos(tmp_path_factory):
+    image = pytest.importorskip("PIL.Image", reason="needs the extra images")
+    path = tmp_path_factory.mktemp("photos")
+    for name, colour in (("red", (255, 0, 0)), ("blue", (0, 0, 255))):
+        image.new("RGB", (20, 12), colour).save(path / f"{name}.png")
+    return path

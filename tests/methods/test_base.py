@@ -1,0 +1,107 @@
+"""Methods: what is known of them, own ones, and what none of them ever sees."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+from labeldeconv import AttributedGraph, Learned, Method, Run, fit, method
+from labeldeconv.errors import ConfigError
+from labeldeconv.methods.base import METHODS, method_named
+from labeldeconv.runs.fit import prepare, resolve
+from labeldeconv.settings.reading import load_config
+
+QUICK = {"encoder": "tiny", "train__epochs": 1, "gnn__epochs": 5}
+
+
+def relabelled(graph, role):
+    """The same graph with the labels of one part shifted by one class."""
+    labels = graph.labels.copy()
+    ids = graph.split.ids(role)
+    labels[ids] = (labels[ids] + 1) % graph.num_classes
+    return AttributedGraph(graph.texts, graph.edges, labels, graph.split, graph.class_names, graph.features)
+
+
+@pytest.mark.parametrize("method", ["fne", "wo-ld", "ld", "glem", "giant"])
+def test_features_do_not_depend_on_evaluation_labels(graph, tmp_path, method):
+    """Labels of test nodes change nothing, not even a key; those of validation nodes only choose the best epoch."""
+    quick = {**QUICK, "gnn__epochs": 3}
+    a = fit(graph, method=method, out=tmp_path / "a", cache=tmp_path / "c1", **quick)
+    b = fit(relabelled(graph, "test"), method=method, out=tmp_path / "b", cache=tmp_path / "c2", **quick)
+    assert a.stages == b.stages
+    np.testing.assert_array_equal(a.features, b.features)
+    np.testing.assert_array_equal(a.logits, b.logits)
+
+
+def test_everything_known_of_a_method_stands_with_it():
+    assert list(METHODS) == ["given", "pne", "fne", "wo-ld", "ld", "glem", "giant", "joint-gas", "joint-sage"]
+    for name, known in METHODS.items():
+        assert known.name == name
+        assert known.title
+        assert known.summary.endswith(".")
+        assert (known.complexity is None) == (name in ("given", "pne"))
+    assert len({known.color for known in METHODS.values()}) == 9
+
+
+@pytest.mark.parametrize(("name", "trained", "exports", "gnns"), [
+    ("pne", 0, 1, 1), ("fne", 2 * 48, 1, 1), ("ld", 2 * 80, 2, 2), ("given", 0, 0, 1), ("glem", 2 * 2 * 80, 3, 3),
+])  # fmt: skip
+def test_work(graph, name, trained, exports, gnns):
+    settings = load_config(None, {"train.epochs": 2})
+    work = METHODS[name].work(graph, settings, 2)
+    assert (work.trained, work.exports, work.gnns) == (trained, exports, gnns)
+
+
+def test_an_own_method_is_registered_by_its_decorator(graph, tmp_path):
+    @method("mine", title="X_MINE", color=9)
+    def mine(run: Run) -> Learned:
+        """Features of the untouched encoder, again."""
+        X = run.features(None)
+        return Learned(X, run.gnn(X))
+
+    try:
+        by_name = fit(graph, method="mine", out=tmp_path / "a", **QUICK)
+        by_function = fit(graph, method=mine, out=tmp_path / "b", **QUICK)
+        pne = fit(graph, method="pne", out=tmp_path / "c", **QUICK)
+        np.testing.assert_array_equal(by_name.logits, pne.logits)
+        np.testing.assert_array_equal(by_function.logits, pne.logits)
+        assert METHODS["mine"].summary == "Features of the untouched encoder, again."
+    finally:
+        METHODS._members.pop("mine")
+
+
+def test_a_method_of_a_users_module(graph, tmp_path, monkeypatch):
+    (tmp_path / "my_methods.py").write_text(
+        "from labeldeconv import Learned, method\n\n\n@method('mine')\ndef mine(run):\n"
+        "    X = run.features(None)\n    return Learned(X, run.gnn(X))\n"
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    try:
+        result = fit(graph, method="my_methods:mine", out=tmp_path / "r", **QUICK)
+        assert result.settings["method"] == "my_methods:mine"
+    finally:
+        METHODS._members.pop("mine", None)
+
+
+def test_names():
+    assert isinstance(method_named("ld"), Method)
+    with pytest.raises(ConfigError, match="did you mean 'ld'"):
+        method_named("lld")
+    with pytest.raises(ConfigError, match="a name or a function from Run to Learned expected, got int"):
+        method_named(3)
+
+
+def test_a_run_is_frozen(graph):
+    run = prepare(resolve(load_config(None, {"data": graph.name, "encoder.name": "tiny"})), graph)
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        run.graph = None
+    assert not run.inductive
+    assert run.hops == 2
+    assert run.training.precision in ("float32", "bfloat16")
+
+
+def test_one_precision_of_its_own_or_of_the_device_is_one_key(graph, tmp_path):
+    first = fit(graph, method="fne", out=tmp_path / "a", **QUICK)
+    same = prepare(resolve(load_config(None, {"encoder.name": "tiny"})), graph).training.precision
+    second = fit(graph, method="fne", train__precision=same, out=tmp_path / "b", **QUICK)
+    assert first.stages == second.stages

@@ -1,0 +1,33 @@
+"""Hop features: propagated out of core into float16, read back as float32 to the bit."""
+
+import numpy as np
+
+from labeldeconv.propagation.adjacency import Adjacency, propagate
+from labeldeconv.propagation.hop_rows import hop_features, read_rows
+from tests.samples import random_edges
+
+n, d = 40, 5
+EDGES = random_edges(n, 150)
+X = np.random.default_rng(0).normal(size=(n, d)).astype(np.float32)
+
+
+def test_hop_features_are_float16_on_disk(tmp_path):
+    adj = Adjacency.from_edges(EDGES, n)
+    rows = hop_features(X.astype(np.float16), adj, 3, tmp_path)
+    expected = np.stack(list(propagate(adj, X.astype(np.float16).astype(np.float32), 3)), axis=1)
+    np.testing.assert_allclose(rows, expected, atol=2e-3)
+    assert rows.dtype == np.float16
+    assert not list(tmp_path.iterdir())
+
+
+def test_rows_are_widened_exactly(tmp_path):
+    """Every float16 there is, from a file, by two routes: subnormal, infinite and missing values too."""
+    path = tmp_path / "rows.npy"
+    np.save(path, np.arange(1 << 16, dtype=np.uint16).view(np.float16).reshape(512, 2, 64))
+    rows = np.load(path, mmap_mode="r")
+    ids = np.random.default_rng(0).permutation(512)
+    np.testing.assert_array_equal(read_rows(rows, ids).view(np.uint32) >> 31, (rows[ids].view(np.uint16) >> 15))
+    np.testing.assert_array_equal(read_rows(rows, ids), rows[ids].astype(np.float32))
+    assert read_rows(rows, ids[:0]).shape == (0, 2, 64)
+    many = np.tile(ids, 20)  # enough for a second thread
+    np.testing.assert_array_equal(read_rows(rows, many), rows[many].astype(np.float32))

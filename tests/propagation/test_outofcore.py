@@ -1,0 +1,70 @@
+"""propagate out of core: the same numbers as in memory, and memory that does not grow."""
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from labeldeconv.propagation import outofcore
+from labeldeconv.propagation.adjacency import Adjacency, propagate
+from labeldeconv.propagation.fixed_point import dequantize
+from labeldeconv.propagation.outofcore import scratch, write_hops
+from tests.samples import random_edges
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float16, np.uint16])
+@pytest.mark.parametrize("block", [1, outofcore.BLOCK_BYTES])
+@pytest.mark.parametrize("one_hot", [False, True])
+def test_in_blocks_equals_in_memory(tmp_path, monkeypatch, dtype, block, one_hot):
+    n, d, hops = 400, 70, 3
+    monkeypatch.setattr(outofcore, "BLOCK_BYTES", block)
+    monkeypatch.setattr(outofcore, "ROW_BYTES", 5000)
+    adj = Adjacency.from_edges(random_edges(n, 1500), n)
+    rng = np.random.default_rng(0)
+    Y = np.eye(d, dtype=np.float32)[rng.integers(0, d, n)] if one_hot else rng.random((n, d), dtype=np.float32)
+    x = scratch(tmp_path, "x", (n, d), np.dtype(np.float32))
+    x[:] = Y
+    out = scratch(tmp_path, "out", (n, hops + 1, d), np.dtype(dtype))
+    told = []
+    write_hops(adj, x, hops, out, tmp_path, told.append)
+    expected = np.stack(list(propagate(adj, Y, hops)), axis=1)
+    tolerance = {np.float32: 1e-6, np.float16: 6e-4, np.uint16: 2e-5}[dtype]
+    np.testing.assert_allclose(dequantize(out), expected, atol=tolerance)
+    assert sum(told) == (hops + 1) * d
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_rows_of_a_map_keep_their_content_when_released(tmp_path):
+    x = scratch(tmp_path, "x", (10_000, 64), np.dtype(np.float32))
+    x[:] = np.arange(10_000)[:, None]
+    outofcore.release(x, 100, 9000)
+    outofcore.release(x[5:], 0, 100)
+    np.testing.assert_array_equal(x[:, 3], np.arange(10_000))
+    outofcore.release(np.zeros((5, 5)), 0, 5)  # not a memory map: nothing to give back
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_memory_does_not_grow_with_the_output(tmp_path):
+    """1 GB of hops in a process that may hold a fraction of it."""
+    script = f"""
+import numpy as np
+from pathlib import Path
+from labeldeconv.propagation import outofcore
+from labeldeconv.propagation.adjacency import Adjacency
+from labeldeconv.stages.files import peak_memory_mib
+n, d, hops = 200_000, 256, 9
+outofcore.BLOCK_BYTES = 64 << 20
+rng = np.random.default_rng(0)
+adj = Adjacency.from_edges(rng.integers(0, n, (2, 400_000)), n)
+folder = Path({str(tmp_path)!r})
+x = outofcore.scratch(folder, "x", (n, d), np.dtype(np.float16))
+out = outofcore.scratch(folder, "out", (n, hops + 1, d), np.dtype(np.float16))
+before = peak_memory_mib()
+outofcore.write_hops(adj, x, hops, out, folder)
+print(out.nbytes / 2**20, peak_memory_mib() - before)
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    size, grown = map(float, done.stdout.split())
+    assert size > 900
+    assert grown < 300

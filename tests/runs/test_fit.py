@@ -1,0 +1,262 @@
+"""Whole runs with the tiny encoder: sharing, run directory, Python API, defaults, kill -9."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+import tomllib
+
+import numpy as np
+import pytest
+from safetensors.numpy import load_file
+from torch_geometric.nn import GraphSAGE
+from transformers import AutoModel
+
+from labeldeconv import AttributedGraph, fit, open_data, planted
+from labeldeconv.errors import ConfigError, DataError
+from labeldeconv.propagation.fixed_point import dequantize
+from labeldeconv.runs.fit import Parts, name_of, plain_name, resolve
+from labeldeconv.settings.reading import load_config
+
+QUICK = {"encoder": "tiny", "train__epochs": 1, "gnn__epochs": 5}
+
+
+@pytest.mark.parametrize("method", ["pne", "fne", "wo-ld", "ld"])
+@pytest.mark.parametrize("data", ["planted:60", "planted-multilabel:60", "planted-protein:60"])
+def test_every_method_on_every_flavour(data, method, tmp_path):
+    result = fit(data, method=method, gnn="sagn", out=tmp_path / "run", **QUICK)
+    assert 0 <= result.test <= 1
+    assert (result.gamma is not None) == (method == "ld")
+    assert result.features.shape == (60, 32)
+    assert result.metric == ("accuracy" if data == "planted:60" else "mean ROC-AUC")
+
+
+def test_run_directory_is_complete_and_open(tmp_path):
+    result = fit("planted:60", method="ld", out=tmp_path / "run", **QUICK)
+    run = result.run
+    stored = json.loads((run / "result.json").read_text())
+    told = json.loads(json.dumps(result.to_dict()))
+    assert {k: v for k, v in stored.items() if k not in ("format", "files")} == {
+        k: v for k, v in told.items() if k != "run"
+    }
+    assert stored["settings"]["encoder"]["name"] == "tiny"
+    assert tomllib.loads((run / "config.toml").read_text())["train"]["epochs"] == 1
+    assert np.load(run / "hop_labels.npy").shape == (60, 2, 10)
+    K = dequantize(np.load(run / "hop_labels.npy"))
+    np.testing.assert_allclose(K[:, 0], np.load(run / "pseudo_labels.npy"), atol=1e-5)
+    assert len(json.loads((run / "steps.jsonl").read_text().splitlines()[0])["gamma"]) == 2
+    assert load_file(run / "gnn.safetensors")
+    assert AttributedGraph.load(run / "graph").num_nodes == 60
+    AutoModel.from_pretrained(run / "encoder")
+    assert not [p for p in run.rglob("*") if p.suffix in (".pt", ".pkl", ".bin") and p.name != "texts.bin"]
+
+
+def test_stages_are_shared(tmp_path):
+    for method in ("pne", "ld"):
+        result = fit("planted:60", method=method, out=tmp_path / method, **QUICK)
+    assert set(result.cached) == {"encode", "tokens", "first gnn"}
+    again = fit("planted:60", method="ld", out=tmp_path / "again", **QUICK)
+    assert set(again.cached) == set(again.seconds)
+    assert again.test == result.test
+    other = fit("planted:60", method="ld", alpha=0.5, out=tmp_path / "other", **QUICK)
+    assert "hops" in other.cached
+    assert "train" not in other.cached
+
+
+def test_same_seed_same_numbers_other_seed_others(tmp_path):
+    runs = [
+        fit("planted:60", seed=seed, out=tmp_path / f"o{i}", cache=tmp_path / f"c{i}", **QUICK)
+        for i, seed in enumerate((0, 0, 1))
+    ]
+    assert np.array_equal(runs[0].logits, runs[1].logits)
+    assert not np.array_equal(runs[0].logits, runs[2].logits)
+
+
+def test_default_folders_belong_to_their_settings(tmp_path, monkeypatch):
+    """Two calls with different settings and no `out` wrote one folder, and the first result read the second's files."""
+    monkeypatch.chdir(tmp_path)
+    first = fit("planted:60", method="pne", **QUICK)
+    kept = np.array(first.logits)
+    second = fit("planted:60", method="pne", **{**QUICK, "gnn__epochs": 2})
+    other_data = fit("planted:64", method="pne", **QUICK)
+    module = fit("planted:60", method="pne", gnn=GraphSAGE, **QUICK)
+    assert len({r.run for r in (first, second, other_data, module)}) == 4
+    np.testing.assert_array_equal(first.logits, kept)
+    assert not np.array_equal(second.logits, kept)
+    assert fit("planted:60", method="pne", **QUICK).run == first.run
+    assert first.run.parts[0] == "runs"
+    assert first.run.name.startswith("planted-multiclass-pne-gcn-0-")
+
+
+def test_a_result_belongs_to_its_run_for_ever(tmp_path):
+    first = fit("planted:60", method="pne", out=tmp_path / "run", **QUICK)
+    kept = np.array(first.features), np.array(first.logits)
+    second = fit("planted:60", method="fne", out=tmp_path / "run", **QUICK)
+    assert not np.array_equal(second.features, kept[0])
+    np.testing.assert_array_equal(first.features, kept[0])
+    np.testing.assert_array_equal(first.logits, kept[1])
+
+
+def test_own_graph_and_pyg(small_graph, tmp_path):
+    data = small_graph.to_pyg()
+    graph = AttributedGraph.from_pyg(data, small_graph.texts, name="mine")
+    result = fit(graph, method="pne", out=tmp_path / "run", **QUICK)
+    assert graph.to_pyg(x=result.features).x.shape == (6, 32)
+
+
+def test_own_gnn_by_path(tmp_path, monkeypatch):
+    (tmp_path / "mine.py").write_text(
+        "from labeldeconv.gnns.gcn import GCN\n\n\nclass Mine(GCN):\n    pass\n", encoding="utf-8"
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    assert fit("planted:40", method="pne", gnn="mine:Mine", out=tmp_path / "r", **QUICK).val >= 0
+
+
+def test_psi_from_the_first_gnn(tmp_path):
+    fresh = fit("planted:60", out=tmp_path / "a", **QUICK)
+    warm = fit("planted:60", out=tmp_path / "b", train__psi_init="gnn", **QUICK)
+    assert not np.array_equal(fresh.features, warm.features)
+
+
+def test_last_gnn_from_psi(tmp_path):
+    """With no GNN epoch that beats the start, the last GNN of `gnn.init = "psi"` is psi."""
+    still = {**QUICK, "gnn__epochs": 1, "gnn__lr": 1e-12, "gnn__weight_decay": 0.0}
+    warm = fit("planted:60", out=tmp_path / "a", gnn__init="psi", **still)
+    psi, last = (load_file(warm.run / f"{name}.safetensors") for name in ("psi", "gnn"))
+    weights = [name for name in psi if psi[name].dtype == np.float32 and "running" not in name]
+    assert weights
+    assert all(np.allclose(psi[name], last[name], rtol=0, atol=1e-9) for name in weights)
+    fresh = fit("planted:60", out=tmp_path / "b", **still)
+    assert np.array_equal(fresh.features, warm.features)
+    assert not np.array_equal(fresh.logits, warm.logits)
+    for method in ("pne", "giant"):  # no psi to start from
+        a, b = (fit("planted:60", method=method, gnn__init=i, out=tmp_path / "c", **still) for i in ("fresh", "psi"))
+        assert a.test == b.test
+
+
+def test_wrong_names_are_answered():
+    with pytest.raises(ConfigError, match=r"method 'l': unknown"):
+        fit("planted:60", method="l", **QUICK)
+    with pytest.raises(ConfigError, match=r"gnn.name 'gnc': unknown; did you mean 'gcn'"):
+        fit("planted:60", gnn="gnc", **QUICK)
+    with pytest.raises(ConfigError, match=r"gnn.options.nrm: gcn has no such option; did you mean 'norm'"):
+        fit("planted:60", gnn__options={"nrm": 1}, **QUICK)
+    with pytest.raises(DataError, match="data 'plantde': no such folder, and not a name; did you mean 'planted'"):
+        open_data("plantde")
+    with pytest.raises(DataError, match="at least 4"):
+        open_data("planted:2")
+
+
+def test_a_taken_place_is_told_before_anything_is_computed(tmp_path):
+    (tmp_path / "taken").mkdir()
+    (tmp_path / "taken" / "notes.txt").write_text("mine")
+    with pytest.raises(DataError, match=r"holds 'notes.txt', which no run writes"):
+        fit("planted:60", out=tmp_path / "taken", cache=tmp_path / "cache", **QUICK)
+    assert not (tmp_path / "cache" / "tokens").exists()
+
+
+def test_what_data_and_gnn_suggest_stands_under_what_is_said():
+    assert resolve(load_config(None, {"data": "planted"})).gnn.layers == 1
+    assert resolve(load_config(None, {"data": "planted", "gnn.name": "revgat"})).gnn.layers == 2
+    assert resolve(load_config(None, {"data": "planted", "gnn.layers": 4})).gnn.layers == 4
+    graph = planted(40, seed=0).graph
+    assert resolve(load_config(None, {"data": "planted"}), Parts(graph)).gnn.layers == 2  # a graph, not the data set
+    twice = resolve(load_config(None, {"data": "planted"}))
+    assert resolve(twice) == twice
+
+
+def test_names_of_objects():
+    assert name_of("ld") == "ld"
+    assert name_of(GraphSAGE) == name_of(GraphSAGE(2, 2, 1)) == "GraphSAGE"
+    assert name_of((GraphSAGE(2, 2, 1), None)) == "GraphSAGE"
+
+
+@pytest.mark.parametrize(
+    ("name", "plain"), [("../../x y", "_.._x_y"), ("/abs", "_abs"), ("..", "_"), ("a-b.c", "a-b.c")]
+)
+def test_names_of_folders_are_plain(name, plain):
+    assert plain_name(name) == plain
+
+
+def test_auto_is_a_word_of_fit(tmp_path):
+    result = fit("planted:60", alpha="auto", out=tmp_path / "r", **QUICK)
+    assert result.settings["labels"]["gamma"] == "auto"
+
+
+def command(cache, out, *more):
+    quick = ["--encoder", "tiny", "--set", "train.epochs=3", "--set", "gnn.epochs=30", "--set", "gnn.patience=30"]
+    always = ["--set", "train.checkpoint_minutes=0", "--set", "gnn.checkpoint_minutes=0"]
+    run = [sys.executable, "-m", "labeldeconv", "fit", "planted:300", "--out", str(out), *quick, *always, *more]
+    env = {**os.environ, "LABELDECONV_CACHE": str(cache), "OMP_NUM_THREADS": "1"}
+    return subprocess.Popen(run, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def lines(folder, pattern):
+    return sum(p.read_text().count("\n") for p in folder.glob(pattern))
+
+
+def test_killed_run_goes_on_and_ends_with_the_same_numbers(tmp_path):
+    straight = command(tmp_path / "c1", tmp_path / "straight")
+    assert straight.wait(timeout=120) == 0, straight.stderr.read()
+    # kill -9 during the encoder phase, then during the last GNN phase, then let it finish
+    for pattern, least in (("train/*.partial/steps.jsonl", 5), ("gnn/*.partial/epochs.jsonl", 10)):
+        process = command(tmp_path / "c2", tmp_path / "killed")
+        trained = pattern.startswith("gnn")
+        while process.poll() is None:
+            ready = not trained or any((tmp_path / "c2" / "train").glob("*/stage.json"))
+            if ready and lines(tmp_path / "c2", pattern) >= least:
+                process.send_signal(signal.SIGKILL)
+                break
+            time.sleep(0.005)
+        process.wait()
+        assert process.returncode == -signal.SIGKILL, "finished before it could be killed"
+        process.stdout.close()
+        process.stderr.close()
+        assert not (tmp_path / "killed").exists()
+    last = command(tmp_path / "c2", tmp_path / "killed", "--json")
+    out, err = last.communicate(timeout=120)
+    assert last.returncode == 0, err
+    straight.stdout.close()
+    straight.stderr.close()
+    result = json.loads(out)
+    expected = json.loads((tmp_path / "straight" / "result.json").read_text())
+    assert {k: result[k] for k in ("val", "test", "gamma")} == {k: expected[k] for k in ("val", "test", "gamma")}
+    for name in ("features.npy", "logits.npy", "steps.jsonl", "epochs.jsonl", "encoder/model.safetensors"):
+        assert (tmp_path / "killed" / name).read_bytes() == (tmp_path / "straight" / name).read_bytes(), name
+    assert not (tmp_path / "killed.partial").exists()
+
+
+def test_profile_says_where_the_time_went(tmp_path):
+    result = fit("planted:60", out=tmp_path / "run", cache=tmp_path / "cache", **QUICK)
+    profile = result.write_profile()
+    assert profile == json.loads((tmp_path / "run" / "profile.json").read_text())
+    assert [row["stage"] for row in profile["stages"]] == list(result.seconds)
+    assert sum(row["share"] for row in profile["stages"]) == pytest.approx(1, abs=0.01)
+    assert {row["computed"] for row in profile["stages"]} == {"now"}
+    parts = {row["part"]: row["seconds"] for row in profile["step"]}
+    assert {"batches", "encoder", "psi", "targets", "loss", "backward", "clip", "update", "log"} == set(parts)
+    assert sum(parts.values()) <= result.seconds["train"] + 0.1
+    again = fit("planted:60", method="pne", out=tmp_path / "pne", cache=tmp_path / "cache", **QUICK).write_profile()
+    assert "step" not in again
+    assert {row["stage"]: row["computed"] for row in again["stages"]}["encode"] == "before"
+
+
+def test_a_run_directory_used_again_holds_the_new_split(tmp_path):
+    for split in ([0.08, 0.02], [0.5, 0.2]):
+        fit("planted:200", method="pne", out=tmp_path / "run", cache=tmp_path / "cache", split=split, **QUICK)
+        graph = AttributedGraph.load(tmp_path / "run" / "graph")
+        assert len(graph.split.train) == pytest.approx(split[0] * 200, abs=10)
+    with pytest.raises(ConfigError, match="split: shares of train and validation nodes below 1"):
+        fit("planted:200", method="pne", cache=tmp_path / "cache", split=[0.7, 0.4], **QUICK)
+
+
+def test_off_a_terminal_every_stage_is_a_line(tmp_path):
+    """Under nohup, SLURM or CI a run of hours printed nothing."""
+    run = [sys.executable, "-m", "labeldeconv", "fit", "planted:60", "--encoder", "tiny", "--out", str(tmp_path / "r")]
+    env = {**os.environ, "LABELDECONV_CACHE": str(tmp_path / "c")}
+    told = subprocess.run([*run, "--set", "gnn.epochs=2"], env=env, capture_output=True, text=True, check=True).stderr
+    assert all(any(label in line for line in told.splitlines()) for label in ("tokens", "first gnn", "hops", "train"))
+    quiet = subprocess.run([*run, "--quiet"], env=env, capture_output=True, text=True, check=True).stderr
+    assert quiet == ""

@@ -1,0 +1,22 @@
+"""Small inputs that many tests share."""
+
+from pathlib import Path
+
+import numpy as np
+
+from labeldeconv.encoders.pretrained import load_encoder
+from labeldeconv.encoders.tokens import Tokens, write_tokens
+from labeldeconv.graph.texts import Texts
+from labeldeconv.settings.models import EncoderConfig
+
+
+def random_edges(n: int, e: int, seed: int = 0) -> np.ndarray:
+    """(2, e) random edges, duplicates and self-loops included."""
+    return np.random.default_rng(seed).integers(0, n, (2, e))
+
+
+def letter_tokens(n: int, folder: Path) -> Tokens:
+    """Tokens of n short texts, one letter of three repeated, for the tiny encoder; written to a new folder."""
+    tokenizer = load_encoder(EncoderConfig(name="tiny")).tokenizer_part
+    folder.mkdir()
+    return write_tokens(tokenizer, Texts.from_strings("abc"[i % 3] * (3 + i % 5) for i in range(n)), 32, folder)

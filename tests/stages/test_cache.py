@@ -1,0 +1,130 @@
+"""The cache trusts no file: stages are whole, checked, read-only, and made again when they are broken."""
+
+import json
+import logging
+import os
+import time
+from pathlib import Path
+
+import pytest
+
+from labeldeconv.stages.cache import MANIFEST, Broken, Cache, check_files, read_manifest
+
+
+def make(cache, key="k", text="content"):
+    def build(folder):
+        (folder / "sub").mkdir(exist_ok=True)
+        (folder / "a.txt").write_text(text)
+        (folder / "sub" / "b.txt").write_text("inner")
+        return {"values": {"x": 1}}
+
+    return cache.obtain("demo", key, build)
+
+
+def test_files_are_listed_and_read_only(tmp_path):
+    path, manifest, cached = make(Cache(tmp_path))
+    assert not cached
+    assert set(manifest["files"]) == {"a.txt", "sub/b.txt"}
+    assert manifest["files"]["a.txt"][0] == 7
+    assert all(p.stat().st_mode & 0o222 == 0 for p in path.rglob("*") if p.is_file())
+    assert make(Cache(tmp_path))[2]
+
+
+def test_a_failed_attempt_leaves_its_work_but_no_stage(tmp_path):
+    cache = Cache(tmp_path)
+
+    def fail(folder):
+        (folder / "half").write_text("x")
+        raise RuntimeError("killed")
+
+    with pytest.raises(RuntimeError, match="killed"):
+        cache.obtain("demo", "k", fail)
+    assert cache.stages() == []
+
+    def resume(folder):
+        assert (folder / "half").read_text() == "x"
+        return {}
+
+    cache.obtain("demo", "k", resume)
+    assert [kept.key for kept in cache.stages()] == ["k"]
+    assert not list(tmp_path.glob("*/*.partial"))
+
+
+def test_killed_between_manifest_and_rename(tmp_path):
+    path, _, _ = make(Cache(tmp_path))
+    path.rename(path.with_name("k.partial"))
+
+    def build(folder):
+        raise AssertionError("finished work is not done again")
+
+    assert Cache(tmp_path).obtain("demo", "k", build)[0] == path
+
+
+@pytest.mark.parametrize(
+    "damage", ["no manifest", "empty manifest", "other format", "missing", "truncated", "empty folder"]
+)
+def test_a_broken_stage_is_made_again_with_a_word(tmp_path, caplog, damage):
+    cache = Cache(tmp_path)
+    path, _, _ = make(cache)
+    manifest = path / MANIFEST
+    for file in path.rglob("*"):
+        file.chmod(0o755 if file.is_dir() else 0o644)
+    if damage == "no manifest":
+        manifest.unlink()
+    elif damage == "empty manifest":
+        manifest.write_text("")
+    elif damage == "other format":
+        manifest.write_text(json.dumps({"format": 1, "files": {}}))
+    elif damage == "missing":
+        (path / "sub" / "b.txt").unlink()
+    elif damage == "truncated":
+        os.truncate(path / "a.txt", 3)
+    else:
+        for file in (manifest, path / "a.txt", path / "sub" / "b.txt"):
+            file.unlink()
+    with caplog.at_level(logging.WARNING, "labeldeconv"):
+        again, _, cached = make(cache)
+    assert not cached
+    assert (again / "a.txt").read_text() == "content"
+    assert "is broken" in caplog.text
+    assert "computed again" in caplog.text
+
+
+def test_a_flipped_byte_is_found_by_verify(tmp_path):
+    cache = Cache(tmp_path)
+    path, manifest, _ = make(cache)
+    assert cache.verify() == []
+    (path / "a.txt").chmod(0o644)
+    (path / "a.txt").write_text("contenT")
+    [(kept, why)] = cache.verify()
+    assert (kept.key, why) == ("k", "a.txt has another content than when it was written")
+    check_files(path, manifest)  # sizes are right
+    with pytest.raises(Broken):
+        check_files(path, read_manifest(path), content=True)
+
+
+def test_used_by_and_pruning(tmp_path):
+    cache = Cache(tmp_path / "cache")
+    for key in ("old", "shared", "own"):
+        make(cache, key)
+    past = time.time() - 10 * 86_400
+    os.utime(cache.root / "demo" / "old" / MANIFEST, (past, past))
+    for name, keys in (("run1", ["shared", "own"]), ("run2", ["shared"])):
+        (tmp_path / name).mkdir()
+        cache.remember(tmp_path / name, keys)
+    kept = {k.key: k for k in cache.stages()}
+    assert set(kept["shared"].used_by) == {str(tmp_path / "run1"), str(tmp_path / "run2")}
+    assert kept["old"].days == pytest.approx(10, abs=0.1)
+    assert kept["own"].bytes > 12
+    assert [k.key for k in cache.prune(older_than_days=5)] == ["old"]
+    assert [k.key for k in cache.prune(run=tmp_path / "run1")] == ["own"]
+    assert [k.key for k in cache.prune(keep_bytes=0)] == ["shared"]
+    assert cache.stages() == []
+    assert not list(Path(cache.root).glob("demo/*"))
+
+
+def test_a_run_that_is_gone_uses_nothing(tmp_path):
+    cache = Cache(tmp_path / "cache")
+    make(cache)
+    cache.remember(tmp_path / "gone", ["k"])
+    assert cache.stages()[0].used_by == []

@@ -1,0 +1,87 @@
+"""Checkpoints: everything comes back to the bit, a half-written one never counts."""
+
+import pytest
+import torch
+from torch import nn
+
+from labeldeconv.training import checkpoint as module
+from labeldeconv.training.checkpoint import Checkpoint
+
+
+class Tied(nn.Module):
+    """Two names of one weight, as language models have."""
+
+    def __init__(self):
+        super().__init__()
+        self.one, self.other = nn.Linear(3, 3), nn.Linear(3, 3)
+        self.other.weight = self.one.weight
+
+    def forward(self, x):
+        return self.other(torch.dropout(self.one(x), 0.5, True))
+
+
+def make(kind=torch.optim.AdamW):
+    torch.manual_seed(0)
+    model = Tied()
+    return model, kind(model.parameters(), lr=0.1)
+
+
+def step(model, optimizer):
+    optimizer.zero_grad()
+    model(torch.ones(4, 3)).square().sum().backward()
+    optimizer.step()
+
+
+@pytest.mark.parametrize("kind", [torch.optim.AdamW, torch.optim.RMSprop, torch.optim.SGD])
+def test_goes_on_as_if_nothing_had_happened(kind, tmp_path):
+    model, optimizer = make(kind)
+    step(model, optimizer)
+    Checkpoint(tmp_path / "c.safetensors", model, optimizer, 0).save({"epoch": 1}, {"best": torch.arange(3)})
+    for _ in range(3):
+        step(model, optimizer)
+    other, its = make(kind)
+    torch.manual_seed(99)
+    restored = Checkpoint(tmp_path / "c.safetensors", other, its, 0).load()
+    assert restored is not None
+    state, extra = restored
+    assert state["epoch"] == 1
+    assert extra["best"].tolist() == [0, 1, 2]
+    for _ in range(3):
+        step(other, its)
+    for (name, p), q in zip(model.state_dict().items(), other.state_dict().values(), strict=True):
+        assert torch.equal(p, q), name
+
+
+def test_nothing_to_load(tmp_path):
+    assert Checkpoint(tmp_path / "c.safetensors", *make(), 0).load() is None
+
+
+def test_a_kill_while_writing_leaves_the_old_one(tmp_path, monkeypatch):
+    kept = Checkpoint(tmp_path / "c.safetensors", *make(), 0)
+    kept.save({"epoch": 1})
+
+    def killed(tensors, path, metadata):
+        path.write_bytes(b"half")
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(module, "save_file", killed)
+    with pytest.raises(KeyboardInterrupt):
+        kept.save({"epoch": 2})
+    assert kept.load()[0]["epoch"] == 1
+
+
+def test_seconds_of_all_attempts_and_when_it_is_due(tmp_path, monkeypatch):
+    now = [100.0]
+    monkeypatch.setattr(module.time, "perf_counter", lambda: now[0])
+    first = Checkpoint(tmp_path / "c.safetensors", *make(), 2)
+    now[0] = 219.0
+    assert not first.due
+    now[0] = 220.0
+    assert first.due
+    first.save({})
+    assert not first.due
+    second = Checkpoint(tmp_path / "c.safetensors", *make(), 2)
+    second.load()
+    now[0] = 230.0
+    assert second.seconds == 130.0
+    assert Checkpoint(tmp_path / "c.safetensors", *make(), 0).due

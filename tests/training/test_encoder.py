@@ -1,0 +1,334 @@
+"""The encoder loop: learns, accumulates exactly, resumes exactly."""
+
+import json
+import time
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import save_file
+from torch import nn
+
+from labeldeconv.encoders import vocabulary
+from labeldeconv.encoders.pretrained import Pretrained, Weights, load_encoder
+from labeldeconv.encoders.tokens import tokens
+from labeldeconv.gnns.architecture import Architecture
+from labeldeconv.gnns.base import Psi
+from labeldeconv.gnns.gcn import GCN
+from labeldeconv.graph.task import Task
+from labeldeconv.graph.texts import Texts
+from labeldeconv.labels.inverse import InverseLabels
+from labeldeconv.labels.targets import InverseTargets, TrueLabels, TrueTargets
+from labeldeconv.settings.models import EncoderConfig, GNNConfig, TrainConfig
+from labeldeconv.stages.cache import Cache
+from labeldeconv.stages.stage import Folder, session
+from labeldeconv.training import encoder as loop
+from labeldeconv.training.encoder import (
+    LOG,
+    Clock,
+    LinearHead,
+    Objective,
+    PsiHead,
+    gamma_of,
+    make_optimizer,
+    predict,
+    psi_logits,
+    train,
+    train_encoder,
+)
+from labeldeconv.training.features import features
+from tests.samples import letter_tokens
+
+n, c = 40, 3
+TASK = Task("multiclass", c)
+
+
+@pytest.fixture
+def store(tmp_path):
+    return letter_tokens(n, tmp_path / "tokens")
+
+
+def objective():
+    torch.manual_seed(0)
+    K = np.eye(c, dtype=np.float32)[np.arange(n) % c][:, None].repeat(2, 1)
+    K[:, 1] = 0.8 * K[:, 1] + 0.2 / c
+    encoder = load_encoder(EncoderConfig(name="tiny"))
+    return Objective(encoder, Psi(GCN(32, c, hidden=16, norm="layer")), InverseLabels(K), TASK)
+
+
+def config(**settings):
+    defaults = {"epochs": 2, "lr": 1e-3, "batch_nodes": 8, "precision": "float32", "checkpoint_minutes": 0.0}
+    return TrainConfig(**{**defaults, **settings})
+
+
+def test_it_learns_and_logs(store, tmp_path):
+    run = train_encoder(objective(), store, np.arange(n), config(epochs=12, lr=3e-3), 0, Folder(tmp_path))
+    rows = [json.loads(line) for line in (tmp_path / LOG).read_text().splitlines()]
+    assert len(rows) == run.steps == 12 * 5
+    assert np.mean([r["loss"] for r in rows[-5:]]) < 0.5 * np.mean([r["loss"] for r in rows[:5]])
+    assert run.gamma == rows[-1]["gamma"]
+    assert sum(run.gamma) == pytest.approx(1, abs=1e-5)
+    assert run.gamma[0] > 0.5  # under cross entropy the sharper hop costs less
+
+
+def test_resumed_equals_straight_to_the_bit(store, tmp_path, monkeypatch):
+    straight = objective()
+    (tmp_path / "a").mkdir()
+    train_encoder(straight, store, np.arange(n), config(accumulate=2), 3, Folder(tmp_path / "a"))
+    (tmp_path / "b").mkdir()
+
+    real, calls = loop._step, []
+
+    def killed(*args):
+        calls.append(1)
+        if len(calls) in (2, 5):
+            raise KeyboardInterrupt
+        return real(*args)
+
+    monkeypatch.setattr(loop, "_step", killed)
+    for _ in range(2):
+        with pytest.raises(KeyboardInterrupt):
+            train_encoder(objective(), store, np.arange(n), config(accumulate=2), 3, Folder(tmp_path / "b"))
+    resumed = objective()
+    train_encoder(resumed, store, np.arange(n), config(accumulate=2), 3, Folder(tmp_path / "b"))
+    for (name, a), b in zip(straight.state_dict().items(), resumed.state_dict().values(), strict=True):
+        assert torch.equal(a, b), name
+    assert (tmp_path / "a" / LOG).read_text() == (tmp_path / "b" / LOG).read_text()
+
+
+def test_accumulation_equals_one_large_batch(store, tmp_path):
+    """Without dropout, gradients of a group equal those of the joined batch."""
+    a, b = objective().eval(), objective().eval()
+    ids = np.arange(12)
+    a(ids, *store.batch(ids)).backward()
+    for part in (ids[:5], ids[5:]):
+        (b(part, *store.batch(part)) * (len(part) / 12)).backward()
+    for (name, p), q in zip(a.named_parameters(), b.parameters(), strict=True):
+        if p.grad is not None:
+            torch.testing.assert_close(p.grad, q.grad, atol=1e-6, rtol=1e-4, msg=name)
+
+
+def test_bfloat16_and_gradient_checkpointing_run(store, tmp_path):
+    run = train_encoder(
+        objective(),
+        store,
+        np.arange(n),
+        config(epochs=1, precision="bfloat16", gradient_checkpointing=True),
+        0,
+        Folder(tmp_path),
+    )
+    assert np.isfinite(run.loss)
+
+
+def test_gradient_checkpointing_changes_nothing(store, tmp_path):
+    losses = []
+    for on in (False, True):
+        (tmp_path / str(on)).mkdir()
+        settings = config(epochs=1, gradient_checkpointing=on)
+        losses.append(train_encoder(objective(), store, np.arange(n), settings, 0, Folder(tmp_path / str(on))).loss)
+    assert losses[0] == pytest.approx(losses[1], rel=1e-4)
+
+
+def test_training_the_used_word_vectors_alone_equals_training_all(store, tmp_path, monkeypatch):
+    trained = []
+    for worth in (0.8, 0.0):  # 0: every vocabulary counts as used up, so nothing is left out
+        monkeypatch.setattr(vocabulary, "WORTH", worth)
+        one = objective()
+        (tmp_path / str(worth)).mkdir()
+        with vocabulary.used_vocabulary(one.encoder, store):
+            train_encoder(one, store, np.arange(n), config(weight_decay=0.0), 0, Folder(tmp_path / str(worth)))
+        trained.append(one.encoder.state_dict())
+    assert trained[0].keys() == trained[1].keys()
+    for name, tensor in trained[0].items():
+        torch.testing.assert_close(tensor, trained[1][name], atol=1e-5, rtol=1e-4, msg=name)
+
+
+def test_unused_word_vectors_stay_as_pretrained(store, tmp_path):
+    one = objective()
+    before = one.encoder.model.get_input_embeddings().weight.detach().clone()
+    with vocabulary.used_vocabulary(one.encoder, store):
+        train_encoder(one, store, np.arange(n), config(), 0, Folder(tmp_path))
+    embedding = one.encoder.model.get_input_embeddings()
+    assert isinstance(embedding, torch.nn.Embedding)
+    moved = (embedding.weight != before).any(1).numpy()
+    used = np.zeros(len(moved), bool)
+    used[vocabulary.used_tokens(store, len(moved), set())] = True
+    assert (moved == used).all()
+    assert 3 <= used.sum() < 0.2 * len(used)
+
+
+class Fixed(nn.Module):
+    """Stands for an encoder: 'tokens' are the features."""
+
+    def forward(self, input_ids, attention_mask):
+        return input_ids
+
+
+def loss_of(pseudo_weight, ids, gold):
+    x = torch.tensor([[2.0, 0], [0, 1], [1, 1]])
+    targets = TrueLabels(np.array([0, 0, 1]), Task("multiclass", 2))
+    objective = Objective(Fixed(), nn.Identity(), targets, Task("multiclass", 2), 0.0, pseudo_weight, gold)
+    return float(objective(ids, x[ids], torch.ones(len(ids), 1)))
+
+
+def test_split_weighting_of_the_authors():
+    ids, gold = np.arange(3), np.array([True, False, False])
+    each = [loss_of(None, np.array([i]), gold) for i in ids]
+    assert loss_of(None, ids, gold) == pytest.approx(np.mean(each))
+    assert loss_of(0.8, ids, gold) == pytest.approx(0.2 * each[0] + 0.8 * np.mean(each[1:]))
+    assert loss_of(0.8, np.array([0]), gold) == pytest.approx(0.2 * each[0])  # an empty group counts nothing
+
+
+@pytest.fixture
+def optimizer():
+    targets = InverseLabels(np.ones((3, 2, 4), np.float32))
+    objective = Objective(load_encoder(EncoderConfig(name="tiny")), Psi(GCN(32, 4)), targets, Task("multiclass", 4))
+    return objective, make_optimizer(objective, TrainConfig(lr=1e-5, psi_lr=1e-3, gamma_lr=1e-1, weight_decay=0.1))
+
+
+def test_each_part_has_its_rate_and_only_matrices_decay(optimizer):
+    objective, opt = optimizer
+    rates = {id(p): (g["peak_lr"], g["weight_decay"]) for g in opt.param_groups for p in g["params"]}
+    for part, lr in ((objective.encoder, 1e-5), (objective.head, 1e-3)):
+        for p in part.parameters():
+            assert rates[id(p)] == (lr, 0.1 if p.ndim > 1 else 0.0)
+    assert rates[id(objective.targets.gamma_logits)] == (1e-1, 0.0)
+
+
+def test_head_of_rare_clusters_starts_at_their_frequency():
+    rare = np.zeros((400, 1, 50), np.float32)
+    rare[np.arange(400), 0, np.arange(400) % 5] = 1.0  # 5 clusters with a fifth of the nodes, 45 empty ones
+    targets = InverseLabels(rare, alpha=0.0, task=Task("multilabel", 50))
+    head = LinearHead(50).build(8, targets, np.arange(400))
+    start = head.bias.sigmoid().detach().numpy()
+    np.testing.assert_allclose(start[:5], 0.2, atol=0.01)
+    assert (start[5:] < 0.01).all()
+
+
+ARCHITECTURE = Architecture.of(GNNConfig(hidden=16, dropout=0.0))
+
+
+@dataclass
+class OfGNN:
+    """A trained GNN as a stage's artefact."""
+
+    weights: object
+    content_key: str = "gnn"
+
+
+def test_psi_head_starts_fresh_at_a_bias_or_from_a_gnn(tmp_path):
+    bias = np.array([0.5, -1.0, 2.0], np.float32)
+    psi = PsiHead(ARCHITECTURE, c, "layer", bias).build(8, nn.Identity(), np.empty(0))
+    assert psi.gnn.output_bias.tolist() == bias.tolist()
+    assert any(isinstance(module, nn.LayerNorm) for module in psi.modules())
+    trained = ARCHITECTURE.build(8, c)
+    save_file(trained.state_dict(), tmp_path / "gnn.safetensors")
+    start = OfGNN(tmp_path / "gnn.safetensors")
+    warm = PsiHead(ARCHITECTURE, c, "batch", None, start).build(8, nn.Identity(), np.empty(0))
+    for (name, p), q in zip(warm.gnn.named_parameters(), trained.parameters(), strict=True):
+        assert torch.equal(p, q), name
+
+
+def test_psi_logits_are_psi_over_all_rows(tmp_path, monkeypatch):
+    monkeypatch.setattr(loop, "ROWS", 7)
+    trained = ARCHITECTURE.build(8, c).eval()
+    save_file(trained.state_dict(), tmp_path / "head.safetensors")
+    x = np.random.default_rng(0).normal(size=(20, 8)).astype(np.float16)
+    found = psi_logits(PsiHead(ARCHITECTURE, c), tmp_path / "head.safetensors", x)
+    expected = trained.psi(torch.from_numpy(x.astype(np.float32))).detach()
+    torch.testing.assert_close(torch.from_numpy(found), expected)
+
+
+@pytest.fixture
+def arguments():
+    """What the stage takes: tokens, weights, head, targets, nodes, settings and seed."""
+    start = Pretrained(EncoderConfig(name="tiny"))
+    kept = tokens(Texts.from_strings("abc"[i % 3] * (3 + i % 5) for i in range(n)), start.tokenizer, 32)
+    head, targets = PsiHead(ARCHITECTURE, c), TrueTargets(np.arange(n) % c, TASK)
+    return kept, Weights(start), head, targets, np.arange(0, n, 2), config(epochs=2, precision="float32"), 0
+
+
+def test_stage_trains_saves_and_reports(arguments):
+    run = train(*arguments)
+    assert (run.steps, run.encoder_nodes, run.batch, run.subgraph, run.gamma) == (6, 40, 6.7, 6.7, None)
+    assert len(run.log.read_text().splitlines()) == 6
+    assert sorted(p.name for p in run.made.path.iterdir()) == ["encoder", "head.safetensors", "stage.json", LOG]
+    trained = arguments[1].with_trained(run).load()
+    assert trained.weights_key() != arguments[1].content_key
+    assert set(run.step_seconds) >= {"encoder", "psi", "targets", "backward", "update"}
+    X = features(arguments[0], arguments[1].with_trained(run), "float32")
+    predicted = predict(run, X, arguments[2])
+    np.testing.assert_array_equal(predicted.logits, psi_logits(arguments[2], run.head, X.values))
+    assert predicted.logits.shape == (n, c)
+
+
+def test_stage_is_repeatable_and_its_key_sees_what_it_reads(arguments, tmp_path):
+    kept, weights, head, targets, nodes, settings, seed = arguments
+    with session(Cache(tmp_path / "one")):
+        first = train(*arguments)
+    with session(Cache(tmp_path / "two")):
+        second = train(*arguments)
+    assert first.head.read_bytes() == second.head.read_bytes()
+    files = [run.encoder / "model.safetensors" for run in (first, second)]
+    assert files[0].read_bytes() == files[1].read_bytes()
+    changed = [
+        (kept, weights, head, targets, nodes, settings, 1),
+        (kept, weights, head, targets, nodes[1:], settings, seed),
+        (kept, weights, head, TrueTargets((np.arange(n) + 1) % c, TASK), nodes, settings, seed),
+        (kept, weights, LinearHead(c), targets, nodes, settings, seed),
+        (kept, weights, PsiHead(ARCHITECTURE, c, "layer"), targets, nodes, settings, seed),
+        (kept, weights, head, targets, nodes, config(epochs=3), seed),
+        (kept, Weights(Pretrained(EncoderConfig(name="tiny", layers=1))), head, targets, nodes, settings, seed),
+    ]
+    keys = {train.key(*arguments), *(train.key(*given) for given in changed)}
+    assert len(keys) == len(changed) + 1
+    same = config(epochs=2, checkpoint_minutes=5.0, psi_norm="layer", psi_init="gnn")  # the head's, or idle
+    assert train.key(kept, weights, head, targets, nodes, same, seed) == train.key(*arguments)
+
+
+def test_stage_learns_gamma(arguments):
+    kept, weights, head, _, nodes, settings, seed = arguments
+    Y = pseudo_of(np.arange(n) % c)
+    run = train(kept, weights, head, InverseTargets(Y, 1.0, TASK), nodes, settings, seed)
+    assert len(run.gamma) == 2
+    assert run.gamma[0] != 0.5
+    plain = train(kept, weights, head, InverseTargets(Y, 0.0, TASK), nodes, settings, seed)
+    assert plain.gamma is None
+
+
+@dataclass
+class KeptHops:
+    """Hop labels as a stage's artefact."""
+
+    values: np.ndarray
+    content_key: str = "k"
+
+
+def pseudo_of(labels):
+    K = np.eye(c, dtype=np.float32)[labels][:, None].repeat(2, 1)
+    K[:, 1] = 0.8 * K[:, 1] + 0.2 / c
+    return KeptHops(K)
+
+
+def test_gamma_of_other_targets_is_none():
+    assert gamma_of(nn.Identity()) is None
+    assert gamma_of(InverseLabels(np.ones((3, 2, 4), np.float32), alpha=0.0)) is None
+    assert gamma_of(InverseLabels(np.ones((3, 2, 4), np.float32))) == [0.5, 0.5]
+
+
+def test_clock_books_every_second_once():
+    clock = Clock()
+    clock.start()
+    begin = time.perf_counter()
+    for part, seconds in (("a", 0.02), ("b", 0.01), ("a", 0.02)):
+        time.sleep(seconds)
+        clock.lap(part)
+    passed = time.perf_counter() - begin
+    assert clock.seconds["a"] >= 0.04
+    assert clock.seconds["b"] >= 0.01
+    assert sum(clock.seconds.values()) == pytest.approx(passed, abs=0.01)
+    time.sleep(0.03)
+    clock.start()  # forgets what passed
+    clock.lap("b")
+    assert sum(clock.seconds.values()) < passed + 0.02

@@ -1,0 +1,96 @@
+"""Features of all nodes: resumed as straight, in node order, and as stages."""
+
+import numpy as np
+import pytest
+import torch
+
+from labeldeconv.encoders.pretrained import Pretrained, Weights, load_encoder
+from labeldeconv.encoders.tokens import tokens, write_tokens
+from labeldeconv.graph.texts import Texts
+from labeldeconv.settings.models import EncoderConfig
+from labeldeconv.stages.stage import Folder
+from labeldeconv.testing import encoded
+from labeldeconv.training import features as module
+from labeldeconv.training.features import export_features, features, given
+
+TEXTS = Texts.from_strings("x" * (1 + i % 17) for i in range(50))
+
+
+@pytest.fixture
+def parts(tmp_path):
+    encoder = load_encoder(EncoderConfig(name="tiny"))
+    (tmp_path / "tokens").mkdir()
+    return encoder, write_tokens(encoder.tokenizer_part, TEXTS, 32, tmp_path / "tokens")
+
+
+def test_resumed_equals_straight(parts, tmp_path, monkeypatch):
+    encoder, store = parts
+    monkeypatch.setattr(module, "BATCH_NODES", 7)
+    monkeypatch.setattr(module, "SAVE_SECONDS", -1.0)
+    for name in "ab":
+        (tmp_path / name).mkdir()
+    export_features(encoder, store, Folder(tmp_path / "a"))
+    calls = []
+
+    class Dying(type(encoder)):
+        def forward(self, input_ids, attention_mask):
+            calls.append(1)
+            if len(calls) == 4:
+                raise KeyboardInterrupt
+            return super().forward(input_ids, attention_mask)
+
+    normal = encoder.__class__
+    encoder.__class__ = Dying
+    with pytest.raises(KeyboardInterrupt):
+        export_features(encoder, store, Folder(tmp_path / "b"))
+    encoder.__class__ = normal
+    export_features(encoder, store, Folder(tmp_path / "b"))
+    a, b = (np.load(tmp_path / name / "values.npy") for name in "ab")
+    assert a.dtype == np.float16
+    assert a.shape == (50, 32)
+    np.testing.assert_array_equal(a, b)
+    assert np.abs(a).sum(1).min() > 0
+    assert [p.name for p in (tmp_path / "b").iterdir()] == ["values.npy"]
+
+
+def test_a_resumed_export_does_not_start_again(parts, tmp_path, monkeypatch):
+    encoder, store = parts
+    monkeypatch.setattr(module, "BATCH_NODES", 10)
+    monkeypatch.setattr(module, "SAVE_SECONDS", -1.0)
+    seen = []
+
+    class Counting(type(encoder)):
+        def forward(self, input_ids, attention_mask):
+            seen.append(len(input_ids))
+            if len(seen) == 4:
+                raise KeyboardInterrupt
+            return super().forward(input_ids, attention_mask)
+
+    encoder.__class__ = Counting
+    with pytest.raises(KeyboardInterrupt):
+        export_features(encoder, store, Folder(tmp_path))
+    seen.append(0)  # past the one that dies
+    export_features(encoder, store, Folder(tmp_path))
+    assert sum(seen) == 50 + 10  # the batch that died is done twice
+
+
+def test_stage_gives_the_encoder_s_features_in_node_order():
+    start = Pretrained(EncoderConfig(name="tiny"))
+    kept = tokens(TEXTS, start.tokenizer, 32)
+    X = features(kept, Weights(start), "float32")
+    assert (X.encoder_nodes, X.values.dtype) == (50, np.float16)
+    expected = encoded(start.load().eval(), list(TEXTS), 32)
+    torch.testing.assert_close(torch.from_numpy(X.values.astype(np.float32)), expected, atol=2e-3, rtol=2e-3)
+    again = features.called("encode")(kept, Weights(start), "float32", torch.device("cpu"))
+    assert again.made.cached  # neither label nor device are in the key
+    keys = {features.key(kept, Weights(start), "bfloat16"), X.content_key}
+    keys.add(features.key(kept, Weights(Pretrained(EncoderConfig(name="tiny", layers=1))), "float32"))
+    assert len(keys) == 3
+
+
+def test_given_features_are_taken_as_they_are():
+    values = np.random.default_rng(0).random((5, 3))
+    X = given(values)
+    np.testing.assert_array_equal(X.values, values)
+    assert X.encoder_nodes == 0
+    assert X.content_key != given(values + 1).content_key

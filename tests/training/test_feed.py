@@ -1,0 +1,104 @@
+"""Feeds: whatever the batches, all nodes come once, and predictions are those of the whole graph."""
+
+import numpy as np
+import pytest
+import torch
+
+from labeldeconv.errors import ConfigError
+from labeldeconv.gnns.gamlp import GAMLP
+from labeldeconv.gnns.gcn import GCN
+from labeldeconv.graph.attributed import edges_among
+from labeldeconv.propagation.adjacency import Adjacency, propagate
+from labeldeconv.settings.models import AdjacencyConfig, GNNConfig
+from labeldeconv.training.feed import GraphFeed, InductiveFeed, make_feed
+from tests.samples import random_edges
+
+n, d, c = 40, 5, 3
+CPU = torch.device("cpu")
+EDGES = random_edges(n, 150)
+X = np.random.default_rng(0).normal(size=(n, d)).astype(np.float32)
+BOTH = [AdjacencyConfig(), AdjacencyConfig(normalization="symmetric", self_loops=True)]
+
+
+def test_neighbour_batches_with_all_neighbours_equal_forward(tmp_path):
+    gnn = GCN(d, c, layers=2, hidden=8, dropout=0.0).eval()
+    adj = Adjacency.from_edges(EDGES, n, BOTH[1])
+    config = GNNConfig(batching="neighbors", fanouts=[100], batch_nodes=7)
+    feed = make_feed(gnn, X, adj, config, tmp_path, CPU)
+    expected = gnn(torch.from_numpy(X), adj)
+    seen = []
+    for batch in feed.batches(np.arange(n), np.random.default_rng(0)):
+        torch.testing.assert_close(batch.logits(gnn), expected[batch.ids], atol=1e-5, rtol=1e-4)
+        seen += batch.ids.tolist()
+    assert sorted(seen) == list(range(n))
+
+
+def test_wrong_settings_are_named(tmp_path):
+    adj = Adjacency.from_edges(EDGES, n)
+    with pytest.raises(ConfigError, match=r"gnn.fanouts: 1 or 2 numbers expected for GCN, got \[3, 3, 3\]"):
+        make_feed(GCN(d, c), X, adj, GNNConfig(batching="neighbors", fanouts=[3, 3, 3]), tmp_path, CPU)
+
+    class NoSteps(GCN):
+        def steps(self):
+            return None
+
+    with pytest.raises(ConfigError, match=r"has no steps\(\); 'full' or 'clusters'"):
+        make_feed(NoSteps(d, c), X, adj, GNNConfig(batching="neighbors"), tmp_path, CPU)
+
+
+@pytest.mark.parametrize("batching", ["full", "neighbors", "clusters"])
+def test_predictions_are_those_of_the_whole_graph(batching, tmp_path):
+    if batching == "clusters":
+        pytest.importorskip("pymetis")
+    gnn = GCN(d, c, layers=2, hidden=8).eval()
+    adj = Adjacency.from_edges(EDGES, n, BOTH[1])
+    config = GNNConfig(batching=batching, fanouts=[2], batch_nodes=7, clusters=5, clusters_per_batch=2)
+    feed = make_feed(gnn, X, adj, config, tmp_path, CPU)
+    nodes = np.array([5, 0, 33])
+    with torch.inference_mode():
+        torch.testing.assert_close(feed.predict(gnn, nodes), gnn(torch.from_numpy(X), adj)[nodes], atol=1e-5, rtol=1e-4)
+    seen = np.concatenate([batch.ids for batch in feed.batches(np.arange(0, n, 2), np.random.default_rng(0))])
+    assert sorted(seen) == list(range(0, n, 2))
+
+
+def test_one_batch_of_all_clusters_is_the_whole_graph(tmp_path):
+    pytest.importorskip("pymetis")
+    gnn = GCN(d, c, layers=2, hidden=8).eval()
+    adj = Adjacency.from_edges(EDGES, n, BOTH[1])
+    feed = make_feed(gnn, X, adj, GNNConfig(batching="clusters", clusters=4, clusters_per_batch=4), tmp_path, CPU)
+    (batch,) = feed.batches(np.arange(n), np.random.default_rng(0))
+    torch.testing.assert_close(batch.logits(gnn), gnn(torch.from_numpy(X), adj)[batch.ids], atol=1e-5, rtol=1e-4)
+
+
+def test_rows_come_with_their_label_inputs(tmp_path):
+    gnn = GAMLP(d, c, layers=2, hidden=8, label_hops=1).eval()
+    adj = Adjacency.from_edges(EDGES, n)
+    feed = make_feed(gnn, X, adj, GNNConfig(batch_rows=9), tmp_path, CPU)
+    inputs = np.random.default_rng(1).random((n, c)).astype(np.float32)
+    hops = np.stack(list(propagate(adj, X.astype(np.float16).astype(np.float32), 2)), axis=1)
+    rows = torch.from_numpy(hops.astype(np.float16).astype(np.float32))
+    for label_inputs in (None, inputs):
+        feed.label_inputs = label_inputs
+        given = () if label_inputs is None else (torch.from_numpy(label_inputs),)
+        expected = gnn(rows, *given).detach()
+        batches = list(feed.batches(np.arange(n), np.random.default_rng(0)))
+        assert sorted(np.concatenate([batch.ids for batch in batches])) == list(range(n))
+        assert {len(batch.ids) for batch in batches} == {8}
+        for batch in batches:
+            torch.testing.assert_close(batch.logits(gnn).detach(), expected[batch.ids], atol=1e-3, rtol=1e-3)
+        found = feed.predict(gnn, np.array([3, 2])).detach()
+        torch.testing.assert_close(found, expected[[3, 2]], atol=1e-3, rtol=1e-3)
+
+
+def test_inductive_batches_know_the_train_nodes_alone():
+    """Batches are numbered as in the whole graph and computed in the graph of the train nodes."""
+    nodes = np.arange(1, n, 3)
+    inside, _ = edges_among(EDGES, nodes, n)
+    gnn = GCN(d, c, layers=2, hidden=8).eval()
+    view, whole = Adjacency.from_edges(inside, len(nodes), BOTH[1]), Adjacency.from_edges(EDGES, n, BOTH[1])
+    feed = InductiveFeed(GraphFeed(X[nodes], view, CPU), GraphFeed(X, whole, CPU), nodes)
+    (batch,) = feed.batches(nodes[[2, 0]], np.random.default_rng(0))
+    assert batch.ids.tolist() == nodes[[2, 0]].tolist()
+    torch.testing.assert_close(batch.logits(gnn), gnn(torch.from_numpy(X[nodes]), view)[[2, 0]])
+    torch.testing.assert_close(feed.predict(gnn, np.arange(n)), gnn(torch.from_numpy(X), whole))
+    assert feed.adj is whole

@@ -1,0 +1,67 @@
+"""What a GNN is taught: losses by hand, confident predictions, and label inputs by dense powers."""
+
+import numpy as np
+import pytest
+import torch
+
+from labeldeconv.graph.split import Split
+from labeldeconv.graph.task import Task
+from labeldeconv.propagation.adjacency import Adjacency
+from labeldeconv.settings.models import SelfTrainingConfig
+from labeldeconv.training.supervision import SoftLabels, Supervision, confident
+from tests.samples import random_edges
+
+TASK = Task("multiclass", 2)
+LABELS = np.array([0, 1, 1, 0])
+LOGITS = torch.tensor([[0.75, 0.25], [0.5, 0.5], [0.9, 0.1], [0.2, 0.8]]).log()
+
+
+def test_loss_is_the_mean_over_the_train_nodes():
+    taught = Supervision(TASK, LABELS, np.array([0, 1]))
+    assert taught.nodes.tolist() == [0, 1]
+    found = taught.loss(LOGITS[:2], np.array([0, 1]))
+    assert float(found) == pytest.approx(-(np.log(0.75) + np.log(0.5)) / 2)
+
+
+def test_soft_labels_have_a_mean_of_their_own():
+    """Gold: nodes 0 and 1 as above. Node 3 is taught (0.5, 0.5), with weight 3; its true label is not read."""
+    soft = SoftLabels(np.full((4, 2), 0.5, np.float32), np.array([3]), weight=3.0)
+    for labels in (LABELS, np.array([0, 1, 1, 1])):
+        taught = Supervision(TASK, labels, np.array([0, 1]), soft)
+        assert taught.nodes.tolist() == [0, 1, 3]
+        found = float(taught.loss(LOGITS[[3, 0, 1]], np.array([3, 0, 1])))
+        gold = -(np.log(0.75) + np.log(0.5)) / 2
+        assert found == pytest.approx(gold - 3 * (np.log(0.2) + np.log(0.8)) / 2, rel=1e-5)
+    alone = Supervision(TASK, LABELS, np.array([0, 1]), soft).loss(LOGITS[:1], np.array([0]))
+    assert float(alone) == pytest.approx(-np.log(0.75))  # a batch without soft labels divides by no zero
+
+
+def test_confident_predictions_off_the_train_set():
+    """Nodes 0 and 2 are sure, node 0 is a train node; an unlabelled node counts as any other."""
+    split = Split(np.array([0, 1, -1, 2], np.int8))
+    soft = confident(TASK, LOGITS.numpy(), split, SelfTrainingConfig(stages=2, threshold=0.7, weight=0.5))
+    assert soft.ids.tolist() == [2, 3]
+    assert soft.weight == 0.5
+    np.testing.assert_allclose(soft.targets, LOGITS.exp(), rtol=1e-5)
+
+
+@pytest.mark.parametrize("hops", [1, 3])
+def test_label_inputs_by_dense_powers(hops):
+    n = 12
+    adj = Adjacency.from_edges(random_edges(n, 20), n)
+    labels, train = np.arange(n) % 2, np.array([0, 3, 7])
+    Y = np.zeros((n, 2))
+    Y[train, labels[train]] = 1
+    dense = np.linalg.matrix_power(adj.dense(), hops)
+    np.testing.assert_allclose(Supervision(TASK, labels, train).label_inputs(adj, hops), dense @ Y, atol=1e-6)
+    soft = SoftLabels(np.full((n, 2), 0.5, np.float32), np.array([5]), 1.0)
+    Y[5] = 0.5
+    np.testing.assert_allclose(Supervision(TASK, labels, train, soft).label_inputs(adj, hops), dense @ Y, atol=1e-6)
+
+
+def test_no_label_inputs_without_a_branch_and_missing_entries_are_zero():
+    adj = Adjacency.identity(2)
+    labels = np.array([[1, -1], [0, 1]], np.int8)
+    taught = Supervision(Task("multilabel", 2), labels, np.array([0]))
+    assert taught.label_inputs(adj, 0) is None
+    assert taught.label_inputs(adj, 1).tolist() == [[1.0, 0.0], [0.0, 0.0]]
