@@ -17,6 +17,7 @@ from rich.table import Table
 from labeldeconv.cli.analyze import analyze
 from labeldeconv.cli.housekeeping import cache
 from labeldeconv.cli.listing import list_names, list_settings
+from labeldeconv.cli.paper import paper
 from labeldeconv.cli.terminal import (
     Alpha,
     AsJson,
@@ -241,6 +242,7 @@ def report(
 
 app.command("list")(list_names)
 app.command("settings")(list_settings)
+app.command("paper")(paper)
 
 
 def _print_profile(times: dict[str, list[dict[str, Any]]]) -> None:

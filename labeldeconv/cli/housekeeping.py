@@ -27,7 +27,8 @@ def list_stages(as_json: AsJson = False) -> None:
     if as_json:
         return print_json({"cache": str(opened.root), "stages": [_plain(k) for k in kept]})
     rows = [[k.stage, k.key[:12], _size(k.bytes), f"{k.days:.1f}", "\n".join(k.used_by)] for k in kept]
-    print_table(str(opened.root), ["stage", "key", "size", "days", "text"], rows, left=2)
+    heads = ["stage", "key", "size", "days", "used by"]
+    print_table(str(opened.root), heads, rows, left=2, folds=["used by"])
     console.print(f"{len(kept)} stages, {_size(sum(k.bytes for k in kept))}", highlight=False)
 
 

@@ -41,9 +41,8 @@ def list_settings(
         raise ConfigError(f"settings: none has '{name}' in its name; {nearest(name, setting_names())}")
     if as_json:
         return print_json({"settings": [asdict(setting) for setting in found]})
-    print_table(
-        "settings: --set NAME=VALUE, or TOML", ["name", "default", "text"], [_described(s) for s in found], left=3
-    )
+    heads = ["name", "default", "meaning"]
+    print_table("settings: --set NAME=VALUE, or TOML", heads, [_described(s) for s in found], left=3, folds=["meaning"])
 
 
 def _described(setting: Setting) -> tuple[str, str, str]:

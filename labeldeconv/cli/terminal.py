@@ -88,14 +88,20 @@ def print_tree(title: str, values: dict[str, Any]) -> None:
     console.print()
 
 
-def print_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[Any]], left: int = 1) -> None:
+def print_table(
+    title: str,
+    columns: Sequence[str],
+    rows: Sequence[Sequence[Any]],
+    left: int = 1,
+    folds: Sequence[str] = ("text",),
+) -> None:
     """A table; the first `left` columns are names, None is an empty cell, floats are cut to four digits.
 
-    Only a column 'text' folds where the terminal is narrow.
+    Only the columns in `folds` take several lines where the terminal is narrow.
     """
     table = Table(title=title, title_justify="left")
     for i, column in enumerate(columns):
-        table.add_column(column, justify="left" if i < left else "right", no_wrap=column != "text")
+        table.add_column(column, justify="left" if i < left else "right", no_wrap=column not in folds)
     for row in rows:
         table.add_row(*map(_cell, row))  # texts of nodes are untrusted: no markup in them
     console.print(table)
