@@ -22,7 +22,7 @@ class Ogb:
 
     files: Files
     name: str
-    version: int = 1
+    version: int = 2  # proteins have features: the means of their edges'
 
     def load(self) -> Loaded:
         """Read the nodes and join their attributes."""

@@ -49,6 +49,8 @@ def load_ogb(spec: OgbSpec, files: Mapping[str, Path]) -> Loaded:
     split = _split(files, n)
     features = _numbers(files["features"], spec.node_features, n) if "features" in files else None
     weights = _numbers(files["edge features"], spec.edge_features, edges.shape[1]) if spec.edge_features else None
+    if features is None and weights is not None:
+        features = incident_means(edges, weights, n)
     texts = _texts(spec, files, ids, findings)
     if findings.errors:
         findings.stop(spec.name)
@@ -65,6 +67,17 @@ def load_ogb(spec: OgbSpec, files: Mapping[str, Path]) -> Loaded:
         name=spec.name,
     )
     return Loaded(graph, findings.warnings)
+
+
+def incident_means(edges: np.ndarray, weights: np.ndarray, n: int) -> np.ndarray:
+    """X_OGB of a data set without node features, as OGB's own examples make it: the mean of a node's edge features.
+
+    Edges (2, e) with features (e, k) give (n, k) float32; every edge counts at both of its ends, and a node without
+    edges has 0.
+    """
+    degree = np.bincount(edges.reshape(-1), minlength=n)
+    sums = [np.bincount(edges[0], column, n) + np.bincount(edges[1], column, n) for column in weights.T]
+    return (np.stack(sums, axis=1) / np.maximum(degree, 1)[:, None]).astype(np.float32)
 
 
 def _what_is_there(spec: OgbSpec, files: Mapping[str, Path]) -> dict[str, Any]:

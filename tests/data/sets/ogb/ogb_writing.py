@@ -49,6 +49,9 @@ def arxiv(root):
 def products(root):
     folder = root / "ogbn_products"
     write_graph(folder, PRODUCTS, [[i % 47] for i in range(N)])
+    put(folder, "raw/node-feat.csv", rows([[f"{i / 4}"] * 100 for i in range(N)]))
+    names = "label idx,product category\n" + rows((k, f"category {k}") for k in range(47))
+    put(folder, "mapping/labelidx2productcategory.csv", names)
     put(folder, "mapping/nodeidx2asin.csv", "node idx,asin\n" + rows([(i, f"B00{i}") for i in range(N)]))
     for part, items in (("trn", range(8)), ("tst", range(6, N + 2))):
         put(

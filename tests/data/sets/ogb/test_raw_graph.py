@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from labeldeconv.data.sets.ogb.layout import ARXIV, PROTEINS
+from labeldeconv.data.sets.ogb.raw_graph import incident_means
 from labeldeconv.errors import DataError
 
 from .ogb_writing import N, arxiv, load, proteins, put
@@ -73,3 +74,16 @@ def test_bad_files(tmp_path, name, text, message):
     put(folder, name, text)
     with pytest.raises(DataError, match=message):
         load(ARXIV, folder)
+
+
+def test_proteins_have_the_mean_of_their_edge_features(tmp_path):
+    """OGB's own X of ogbn-proteins; the miniature is a ring whose edge i has 0.001 i + k, so a node has two edges."""
+    graph = load(PROTEINS, proteins(tmp_path)).graph
+    edge = np.array([[0.001 * i + k for k in range(8)] for i in range(N)])
+    expected = (edge + np.roll(edge, 1, axis=0)) / 2
+    np.testing.assert_allclose(graph.features, expected, rtol=1e-6)
+
+
+def test_nodes_without_edges_have_zeros():
+    found = incident_means(np.array([[0, 0], [1, 2]]), np.array([[1.0], [3.0]]), 4)
+    np.testing.assert_array_equal(found, [[2.0], [1.0], [3.0], [0.0]])

@@ -38,8 +38,14 @@ def test_products(tmp_path):
     assert texts[3] == "Title: title 3 é"
     assert texts[6] == "Title: title 6 é Content: trn\n6"  # in both files: the first counts
     assert texts[11] == "Title: title 11 é Content: tst\n11"
-    assert loaded.graph.class_names == [str(k) for k in range(47)]
+    assert loaded.graph.class_names == [f"category {k}" for k in range(47)]
     assert loaded.warnings[0] == "trn.json.gz and tst.json.gz: 2 rows repeat an id; the first one counts"
+
+
+def test_classes_without_names_have_numbers(tmp_path):
+    folder = products(tmp_path)
+    (folder / "mapping" / "labelidx2productcategory.csv.gz").unlink()
+    assert load(PRODUCTS, folder).graph.class_names == [str(k) for k in range(47)]
 
 
 def test_bad_json(tmp_path):
