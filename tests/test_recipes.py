@@ -11,7 +11,7 @@ from labeldeconv.errors import ConfigError
 from labeldeconv.gnns.architecture import Architecture
 from labeldeconv.methods.base import METHODS
 from labeldeconv.runs.directory import RunDirectory
-from labeldeconv.runs.fit import fit_config
+from labeldeconv.runs.fit import fit_config, resolve
 from labeldeconv.settings.reading import load_config
 from labeldeconv.stages.cache import Cache
 from tests.recipe_miniature import family, write_data, write_encoders
@@ -100,3 +100,32 @@ def test_recipe_trains_in_miniature(path, miniature, tmp_path, monkeypatch):
     assert np.isfinite(result.logits).all()
     steps = RunDirectory.open(result.run).steps()
     assert len(steps) >= 1 or config.method in ("pne", "given")
+
+
+def published(stem: str) -> dict:
+    """The published values of a recipe, by dotted names; those of a longer section overrule those of a shorter one."""
+    table = tomllib.loads((Path(__file__).parent / "published_values.toml").read_text(encoding="utf-8"))
+    held: dict = {}
+    for name in sorted(table, key=len):
+        if stem == name or stem.startswith(f"{name}-"):
+            held |= table[name]
+    return held
+
+
+@pytest.mark.parametrize("path", RECIPES, ids=lambda p: p.stem)
+def test_recipe_has_the_published_values(path):
+    """Resolved settings, so that no default of ours stands where something was published."""
+    config = resolve(load_config(path))
+    wanted = published(path.stem)
+    assert len(wanted) > 15
+    for name, value in wanted.items():
+        found = config.train.batch_nodes * config.train.accumulate if name == "batch" else setting(config, name)
+        assert found == value, f"{path.stem}: {name}"
+
+
+def setting(config, name: str):
+    """The value of a dotted name."""
+    value = config
+    for part in name.split("."):
+        value = value[part] if isinstance(value, dict) else getattr(value, part)
+    return value
