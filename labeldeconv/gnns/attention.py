@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from torch_geometric.nn import GATConv
 from torch_geometric.utils import softmax
 
+from labeldeconv.gnns.precision import in_float32
 from labeldeconv.propagation.weighted_sum import weighted_sum
 
 
@@ -75,12 +76,12 @@ class Attention(GATConv):
         if edge_attr is not None and self.lin_edge is not None:
             weight = self.lin_edge.weight.view(self.heads, self.out_channels, -1)  # (heads, width, edge_dim)
             alpha = alpha + edge_attr @ (weight * self.att_edge.view(self.heads, -1, 1)).sum(1).t()
-        alpha = softmax(F.leaky_relu(alpha, self.negative_slope), index, ptr, dim_size)
+        alpha = in_float32(lambda a: softmax(F.leaky_relu(a, self.negative_slope), index, ptr, dim_size), alpha)
         return F.dropout(alpha, self.dropout, self.training)
 
     def propagate(self, edge_index: Tensor, x: Any, alpha: Tensor, size: Any) -> Tensor:
         """Weighted sums (t, heads, width) of the sources."""
-        return weighted_sum(alpha, x[0], edge_index, size[1])
+        return in_float32(lambda a, h: weighted_sum(a, h, edge_index, size[1]), alpha, x[0])
 
 
 def drop_edges(

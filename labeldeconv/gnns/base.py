@@ -12,10 +12,12 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar, Literal, TypeVar
 
+import torch
 from torch import Tensor, nn
 
 from labeldeconv.errors import ConfigError, DataError
 from labeldeconv.gnns.norms import PsiNorm, replace_batch_norms
+from labeldeconv.gnns.precision import in_float32
 from labeldeconv.propagation.adjacency import Adjacency
 from labeldeconv.registry import Registry
 
@@ -65,7 +67,7 @@ class GNN(nn.Module, ABC):
         """Features (b, d) to logits (b, c) with the same weights and A replaced by I; here forward itself, with I."""
         if self.feed == "rows":
             return self(x.unsqueeze(1).expand(-1, self.hops + 1, -1))
-        return self(x, Adjacency.identity(len(x)))
+        return in_float32(lambda wide: self(wide, Adjacency.identity(len(x))), x)  # kernels know no bfloat16
 
     def steps(self) -> Sequence[Step] | None:
         """Forward as steps of one convolution each: step(h (s, .), rows of A-hat (t, s)) gives (t, .).
@@ -80,6 +82,16 @@ class GNN(nn.Module, ABC):
         for step in self.steps() or ():
             x = step(x, adj)
         return x
+
+    def enter(self, x: Tensor) -> Tensor:
+        """Floating x in the type of the weights, unless autocast chooses the types: features of any precision go in.
+
+        forward and `Psi` do it by themselves; the first of `steps` has to.
+        """
+        weight = next(self.parameters(), None)
+        if weight is None or not x.is_floating_point() or torch.is_autocast_enabled(x.device.type):
+            return x
+        return x.to(weight.dtype)
 
     def check_input(self, x: Tensor, kind: Literal["graph", "rows"]) -> None:
         """Raise a DataError that names this GNN unless x is (n, d), or (b, hops + 1, d) for rows, and floating."""
@@ -123,7 +135,7 @@ class Psi(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """Features (b, d) to logits (b, c)."""
         self.gnn.check_input(x, "graph")
-        return self.gnn.psi(x)
+        return self.gnn.psi(self.gnn.enter(x))
 
 
 def require(condition: bool, gnn: type[GNN], option: str, accepted: str, got: Any) -> None:
@@ -132,6 +144,8 @@ def require(condition: bool, gnn: type[GNN], option: str, accepted: str, got: An
         raise ConfigError(f"{gnn.__name__}: {option} {accepted} expected, got {got!r}")
 
 
-def _check_forward(gnn: nn.Module, inputs: tuple[Any, ...]) -> None:
+def _check_forward(gnn: nn.Module, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Refuse features that do not fit; features and label inputs take the type of the weights."""
     assert isinstance(gnn, GNN)
     gnn.check_input(inputs[0], gnn.feed)
+    return tuple(gnn.enter(x) if isinstance(x, Tensor) else x for x in inputs)

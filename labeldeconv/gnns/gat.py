@@ -99,7 +99,7 @@ class GAT(GNN):
 
     def _layer(self, i: int, h: Tensor, adj: Adjacency | None) -> Tensor:
         """Layer i: (s, .) to (t, heads * hidden), before its normalisation; the last one to logits (t, c)."""
-        z = self._activate(i - 1, h) if i else F.dropout(self.input(h).relu(), self.input_dropout, self.training)
+        z = self._activate(i - 1, h) if i else self._enter(h)
         conv: Any = self.convs[i]
         extras: Any = self.extras[i]
         out = conv.alone(z) if adj is None else self._convolve(i, z, adj)
@@ -109,6 +109,9 @@ class GAT(GNN):
             out = out + h[: len(out)]
         return self.output(self._activate(i, out)) if i == self.hops - 1 else out
 
+    def _enter(self, x: Tensor) -> Tensor:
+        return F.dropout(self.input(self.enter(x)).relu(), self.input_dropout, self.training)
+
     def _activate(self, i: int, h: Tensor) -> Tensor:
         return F.dropout(self.norms[i](h).relu(), self.dropout, self.training)
 
@@ -116,5 +119,5 @@ class GAT(GNN):
         values = adj.edge_values(z.device) if self.edge_dim else None
         edges, values = drop_edges(adj.edge_index(z.device), values, self.edge_dropout, self.training)
         if values is not None:
-            values = self.edge_inputs[i](values).relu()  # (e, edge_hidden)
+            values = self.edge_inputs[i](self.enter(values)).relu()  # (e, edge_hidden)
         return self.convs[i](z, edges, adj.num_nodes, values)

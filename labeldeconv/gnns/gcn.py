@@ -13,6 +13,7 @@ from torch_geometric.nn import GCNConv
 
 from labeldeconv.gnns.base import GNN, Step, register
 from labeldeconv.gnns.norms import make_norm
+from labeldeconv.gnns.precision import in_float32
 from labeldeconv.propagation.adjacency import Adjacency, convolve
 
 
@@ -74,10 +75,10 @@ class GCN(GNN):
     def _layer(self, i: int, h: Tensor, adj: Adjacency | None) -> Tensor:
         """Layer i: (s, .) to (t, .); without A-hat its linear map alone."""
         if i == 0:
-            h = F.dropout(h, self.input_dropout, self.training)
+            h = F.dropout(self.enter(h), self.input_dropout, self.training)
         conv: Any = self.convs[i]
         h = conv.lin(h)
-        h = (h if adj is None else convolve(adj, h)) + conv.bias
+        h = (h if adj is None else in_float32(partial(convolve, adj), h)) + conv.bias
         if i < self.hops - 1:
             h = F.dropout(self.norms[i](h).relu(), self.dropout, self.training)
         return h

@@ -75,6 +75,6 @@ def replace_batch_norms(module: nn.Module, kind: PsiNorm) -> None:
 
 def _replacement(old: nn.BatchNorm1d, kind: PsiNorm) -> nn.Module:
     make = {"batch": SmallBatchNorm, "running": RunningNorm, "layer": nn.LayerNorm}[kind]
-    new = make(old.num_features, eps=old.eps).to(old.weight.device)
+    new = make(old.num_features, eps=old.eps).to(old.weight)
     new.load_state_dict(old.state_dict() if kind != "layer" else {"weight": old.weight, "bias": old.bias})
     return new

@@ -113,11 +113,13 @@ class RevGAT(GNN):
         """Features (n, d) and A-hat to logits (n, c); blocks are reversible where a gradient is wanted."""
         edges, _ = drop_edges(adj.edge_index(x.device), None, self.edge_dropout, self.training)
         h = self._first(x, edges, adj.num_nodes)
-        mask = self._mask(h)
-        block: Any
-        for block in self.blocks:
-            block.disable = not torch.is_grad_enabled()  # it frees its input's memory, which inference forbids
-            h = block(h, edges, mask)
+        with torch.autocast(x.device.type, enabled=False):  # a rounded block is not the inverse of its inverse
+            h = self.enter(h)
+            mask = self._mask(h)
+            block: Any
+            for block in self.blocks:
+                block.disable = not torch.is_grad_enabled()  # it frees its input's memory, which inference forbids
+                h = block(h, edges, mask)
         return self._last(h, edges, adj.num_nodes)
 
     def psi(self, x: Tensor) -> Tensor:
@@ -146,7 +148,7 @@ class RevGAT(GNN):
         return torch.cat(parts, dim=1)
 
     def _first(self, x: Tensor, edges: Tensor | None, targets: int) -> Tensor:
-        x = F.dropout(self.input_norm(x), self.input_dropout, self.training)
+        x = F.dropout(self.input_norm(self.enter(x)), self.input_dropout, self.training)
         return self.input.alone(x) if edges is None else self.input(x, edges, targets)
 
     def _last(self, h: Tensor, edges: Tensor | None, targets: int) -> Tensor:

@@ -14,6 +14,7 @@ from torch_geometric.nn import MLP
 
 from labeldeconv.gnns.base import GNN, Step, register, require
 from labeldeconv.gnns.norms import mlp_norm
+from labeldeconv.gnns.precision import in_float32
 from labeldeconv.propagation.adjacency import Adjacency, convolve, propagate
 
 
@@ -62,8 +63,8 @@ class SpeGCN(GNN):
 
     def steps(self) -> Sequence[Step]:
         """The MLP and a first convolution, then convolutions alone."""
-        first: Step = lambda x, adj: convolve(adj, self.mlp(x))  # noqa: E731
-        return [first, *[lambda h, adj: convolve(adj, h)] * (self.hops - 1)]
+        first: Step = lambda x, adj: _convolve(self.mlp(self.enter(x)), adj)  # noqa: E731
+        return [first, *[_convolve] * (self.hops - 1)]
 
     def psi(self, x: Tensor) -> Tensor:
         """Features (b, d) to logits (b, c): the MLP."""
@@ -115,8 +116,12 @@ class SpeGNN(GNN):
 
     def forward(self, x: Tensor, adj: Adjacency) -> Tensor:
         """Features (n, d) and A-hat to logits (n, c)."""
-        hops = propagate(adj, self.mlp(x), self.hops)
-        return torch.stack([t * z for t, z in zip(self.theta, hops, strict=True)]).sum(0)
+
+        def mixed(z: Tensor) -> Tensor:
+            hops = propagate(adj, z, self.hops)
+            return torch.stack([t * z_i for t, z_i in zip(self.theta, hops, strict=True)]).sum(0)
+
+        return in_float32(mixed, self.mlp(x))
 
     def steps(self) -> Sequence[Step]:
         """One per convolution, over (s, 2c): A-hat^i Z beside the sum so far."""
@@ -128,12 +133,16 @@ class SpeGNN(GNN):
 
     def _convolution(self, i: int, h: Tensor, adj: Adjacency) -> Tensor:
         if i == 1:
-            z = self.mlp(h)
+            z = self.mlp(self.enter(h))
             h = torch.cat([z, self.theta[0] * z], dim=1)  # (s, 2c)
         z, total = h.chunk(2, dim=1)
-        z = convolve(adj, z.contiguous())
+        z = _convolve(z.contiguous(), adj)
         total = total[: adj.num_nodes] + self.theta[i] * z
         return total if i == self.hops else torch.cat([z, total], dim=1)
+
+
+def _convolve(h: Tensor, adj: Adjacency) -> Tensor:
+    return in_float32(partial(convolve, adj), h)
 
 
 def _mlp(in_dim: int, out_dim: int, layers: int, hidden: int, dropout: float, norm: str) -> MLP:

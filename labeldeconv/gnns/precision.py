@@ -1,0 +1,21 @@
+"""Precision: a part of a GNN without a kernel for bfloat16 computes in float32 and gives back the type it was given.
+
+So every GNN runs under `torch.autocast`, with features of any precision and with weights in bfloat16. The kernels of
+`propagation` know float32 and float64 only, and torch 2.13 multiplies no sparse matrix in bfloat16 either.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+NARROW = (torch.bfloat16, torch.float16)
+
+
+def in_float32(function: Callable[..., Tensor], *inputs: Tensor) -> Tensor:
+    """function(*inputs) outside autocast, narrow inputs in float32; the result has the type of the last input."""
+    with torch.autocast(inputs[-1].device.type, enabled=False):
+        out = function(*(x.float() if x.dtype in NARROW else x for x in inputs))
+    return out.to(inputs[-1].dtype)
