@@ -119,7 +119,7 @@ def test_every_test_file_mirrors_a_module():
     """Beside those of a whole room or of the project: they are named after what they prove."""
     whole = {
         "test_paper", "test_layering", "test_recipes", "test_examples", "test_design", "test_methods", "test_gnns",
-        "test_inductive", "test_stale", "test_every_setting", "test_browser", "test_ogb",
+        "test_inductive", "test_stale", "test_every_setting", "test_browser", "test_ogb", "test_published",
     }  # fmt: skip
     strange = []
     for path in TESTS.rglob("test_*.py"):

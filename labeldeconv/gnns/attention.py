@@ -1,5 +1,7 @@
 """One convolution with attention for GAT and RevGAT: PyG's GATConv with two methods written anew for large blocks.
 
+out = MLP(A(H) H W) + H W_skip + b, where the MLP, NGNN's linear layers, is missing unless asked for.
+
 GATConv widens edge features to (e, heads * width), which only serve one score per head: here they are folded into an
 (edge_dim, heads) matrix. And it stores all messages, which `weighted_sum` avoids. The numbers are the same.
 """
@@ -28,7 +30,8 @@ class Attention(GATConv):
         attend_target: let the score of an edge depend on its target too.
         attention_dropout: on the attention weights.
         edge_dim: width of the edge features; 0 for none.
-        residual: add a linear map of the target's own input.
+        residual: add a linear map of the target's own input, after the linear layers of NGNN.
+        ngnn: linear layers after the aggregation, each with a ReLU (NGNN); 0 for none.
     """
 
     def __init__(
@@ -41,26 +44,42 @@ class Attention(GATConv):
         attention_dropout: float = 0.0,
         edge_dim: int = 0,
         residual: bool = True,
+        ngnn: int = 0,
     ) -> None:
         super().__init__(
-            in_dim, out_dim, heads, dropout=attention_dropout, add_self_loops=False, edge_dim=edge_dim or None
+            in_dim,
+            out_dim,
+            heads,
+            dropout=attention_dropout,
+            add_self_loops=False,
+            edge_dim=edge_dim or None,
+            bias=not residual,  # the residual has one
         )
         self.attend_target = attend_target
         if not attend_target:
             self.register_parameter("att_dst", None)
-        self.skip = nn.Linear(in_dim, heads * out_dim, bias=False) if residual else None
+        width = heads * out_dim
+        self.skip = nn.Linear(in_dim, width) if residual else None
+        if self.skip is not None:
+            nn.init.zeros_(self.skip.bias)
+        self.ngnn = nn.ModuleList(nn.Linear(width, width) for _ in range(ngnn))
 
     def forward(self, h: Tensor, edge_index: Tensor, targets: int, edge_values: Tensor | None = None) -> Tensor:
         """(s, in_dim) and edges (2, e) with values (e, edge_dim) to (targets, heads * out_dim)."""
         own = h[:targets]
         pair = (h, own if self.attend_target else None)
-        out = super().forward(pair, edge_index, edge_values, size=(len(h), targets))
-        return out if self.skip is None else out + self.skip(own)
+        return self._transform(super().forward(pair, edge_index, edge_values, size=(len(h), targets)), own)
 
     def alone(self, h: Tensor) -> Tensor:
         """The same where every node is its own and only neighbour: attention is 1."""
-        out = self.lin(h) + self.bias
-        return out if self.skip is None else out + self.skip(h)
+        out = self.lin(h)
+        return self._transform(out if self.bias is None else out + self.bias, h)
+
+    def _transform(self, out: Tensor, own: Tensor) -> Tensor:
+        """The linear layers of NGNN on what was aggregated (t, heads * out_dim), and only then the residual."""
+        for linear in self.ngnn:
+            out = linear(out).relu()
+        return out if self.skip is None else out + self.skip(own)
 
     def edge_update(
         self,

@@ -1,6 +1,10 @@
 """GAMLP: H = MLP(sum_i theta_i A-hat^i X) + MLP(H_Y) with attention over the hops (Appendix A.2); psi is the MLP.
 
-PyG has no GAMLP. Fed by rows of features propagated once, so its memory is set by the batch, not by the graph.
+As published (Zhang et al., KDD 2022, and its code): an MLP of two layers with PReLU per hop; attention over the hops; a
+residual of X; and an MLP of four layers, each with its own input and a share of the first layer's output added. Where
+the published code normalises the logits too, the paper's psi(X) = MLP(X) is the default and the code's way is
+`output_norm`. PyG has no GAMLP. Fed by rows of features propagated once, so its memory is set by the batch, not by the
+graph.
 """
 
 from __future__ import annotations
@@ -28,10 +32,14 @@ class GAMLP(GNN):
         attention: 'recursive' scores a hop against the mean of those before it, 'jk' against all of them together.
         input_dropout: on the features.
         attention_dropout: on the hop weights; the authors have 0.5.
-        hop_layers: layers of an own MLP per hop before the attention; 0 for none.
-        mlp_layers: layers of the initial-residual MLP.
-        alpha: share of its input in each of its layers.
-        norm: 'batch', 'layer' or 'none' inside the MLPs.
+        hop_layers: layers of an own MLP per hop before the attention; 0 for none. The authors have 2.
+        jk_layers: layers of the MLP of all hops that 'jk' scores against.
+        mlp_layers: layers of the initial-residual MLP; the authors have 4.
+        alpha: share of its first layer's output in each of its layers.
+        norm: 'batch', 'layer' or 'none' inside the MLPs per hop.
+        head_norm: the same inside the initial-residual MLPs; 'layer' in the code of label deconvolution.
+        output_norm: the same on the logits, 'none' in the paper; 'batch' in the code of GAMLP, 'layer' in that of label
+            deconvolution.
         label_hops: hops of the label branch; 0 for none. The authors have 9.
         label_layers: its MLP's layers.
         label_dropout: on the label inputs.
@@ -51,28 +59,33 @@ class GAMLP(GNN):
         input_dropout: float = 0.2,
         attention_dropout: float = 0.5,
         hop_layers: int = 2,
-        mlp_layers: int = 2,
+        jk_layers: int = 4,
+        mlp_layers: int = 4,
         alpha: float = 0.5,
         norm: str = "batch",
+        head_norm: str = "batch",
+        output_norm: str = "none",
         label_hops: int = 0,
         label_layers: int = 4,
-        label_dropout: float = 0.5,
+        label_dropout: float = 0.0,
     ) -> None:
         super().__init__(in_dim, out_dim)
         require(attention in ("recursive", "jk"), GAMLP, "attention", "'recursive' or 'jk'", attention)
         require(label_hops >= 0, GAMLP, "label_hops", "of at least 0", label_hops)
         self._hops, self.attention, self.label_hops = layers, attention, label_hops
         width = hidden if hop_layers else in_dim
-        mlp = {"dropout": dropout, **mlp_norm(norm)}
         self.hop_mlps = nn.ModuleList(
-            MLP([in_dim, *[hidden] * hop_layers], **mlp) for _ in range(layers + 1 if hop_layers else 0)
+            MLP([in_dim, *[hidden] * hop_layers], dropout=dropout, act=_prelu(hop_layers), **mlp_norm(norm))
+            for _ in range(layers + 1 if hop_layers else 0)
         )
-        self.reference = MLP([width * (layers + 1), hidden, width], **mlp) if attention == "jk" else None
-        self.attend = nn.Linear(2 * width, 1)
+        jk, inner = attention == "jk", (alpha, dropout, head_norm)
+        self.reference = InitialResidualMLP(width * (layers + 1), hidden, hidden, jk_layers, *inner) if jk else None
+        self.attend = nn.Linear((hidden if jk else width) + width, 1)
         self.residual = nn.Linear(in_dim, width, bias=False)
         self.activation = nn.PReLU()
-        self.head = InitialResidualMLP(width, hidden, out_dim, mlp_layers, alpha, dropout, norm)
-        self.labels = LabelBranch(out_dim, hidden, label_layers, dropout, label_dropout) if label_hops else None
+        self.head = InitialResidualMLP(width, hidden, out_dim, mlp_layers, *inner, output_norm)
+        branch = (out_dim, hidden, label_layers, dropout, label_dropout)
+        self.labels = LabelBranch(*branch, activation="prelu") if label_hops else None
         self.dropout, self.input_dropout, self.attention_dropout = dropout, input_dropout, attention_dropout
         self.psi_exact = not hop_layers  # with MLPs per hop, psi keeps that of hop 0 only
 
@@ -83,15 +96,14 @@ class GAMLP(GNN):
 
     @property
     def output_bias(self) -> Tensor:
-        """Of the last linear map."""
-        return self.head.output.bias
+        """Of the last linear map, or of the normalisation after it."""
+        return self.head.output_bias
 
     def forward(self, hop_features: Tensor, label_inputs: Tensor | None = None) -> Tensor:
         """Rows (b, h, d) of hop features, and (b, c) of label inputs, to logits (b, c)."""
         x = F.dropout(hop_features, self.input_dropout, self.training)
         z = [self._hop(i, x[:, i]) for i in range(self.hops + 1)]  # h times (b, width)
-        weights = F.dropout(self._weights(z), self.attention_dropout, self.training)
-        out = self._head(torch.einsum("bh,bhw->bw", weights, torch.stack(z, 1)), x[:, 0])
+        out = self._head(self._mixed(z, self._scores(z)), x[:, 0])
         return out if self.labels is None or label_inputs is None else out + self.labels(label_inputs)
 
     def psi(self, x: Tensor) -> Tensor:
@@ -102,20 +114,23 @@ class GAMLP(GNN):
     def _hop(self, i: int, x: Tensor) -> Tensor:
         return self.hop_mlps[i](x) if self.hop_mlps else x
 
-    def _weights(self, z: list[Tensor]) -> Tensor:
-        """theta (b, h): softmax over hops of the score of every hop against its reference."""
-        together = self.reference(torch.cat(z, 1)) if self.reference is not None else None
+    def _scores(self, z: list[Tensor]) -> list[Tensor]:
+        """The score (b, 1) of every hop against its reference."""
+        together = None
+        if self.reference is not None:
+            together = self.activation(self.reference(torch.cat(z, 1)))
+            together = F.dropout(together, self.dropout, self.training)  # (b, hidden)
         scores: list[Tensor] = []
         for i, z_i in enumerate(z):
-            if together is not None:
-                against = together
-            elif i == 0:
-                against = z_i
-            else:
-                so_far = torch.cat(scores, 1).softmax(1)  # (b, i)
-                against = torch.einsum("bh,bhw->bw", so_far, torch.stack(z[:i], 1))
-            scores.append(F.leaky_relu(self.attend(torch.cat([against, z_i], 1)), 0.2))  # (b, 1)
-        return torch.cat(scores, 1).softmax(1)
+            before = self._mixed(z[:i], scores) if i and together is None else z_i
+            against = before if together is None else together
+            scores.append(F.leaky_relu(self.attend(torch.cat([against, z_i], 1)), 0.2))
+        return scores
+
+    def _mixed(self, z: list[Tensor], scores: list[Tensor]) -> Tensor:
+        """sum_i theta_i z_i (b, width) with theta the softmax of the scores over hops, under attention dropout."""
+        theta = F.dropout(torch.cat(scores, 1).softmax(1), self.attention_dropout, self.training)  # (b, h)
+        return torch.einsum("bh,bhw->bw", theta, torch.stack(z, 1))
 
     def _head(self, z: Tensor, x: Tensor) -> Tensor:
         h = self.activation(z + self.residual(x))
@@ -123,35 +138,62 @@ class GAMLP(GNN):
 
 
 class InitialResidualMLP(nn.Module):
-    """h <- (1 - alpha) h + alpha h_0, linear, norm, PReLU, dropout in every hidden layer, then a linear layer.
+    """h_0 = norm(x W_0) + x, then h_i = norm(((1 - alpha) g + alpha h_0) W_i) + g with g = dropout(PReLU(h_{i-1})).
+
+    A last linear map follows, on dropout(PReLU(h)); x is added to h_0 where the widths are the same.
 
     Args:
         in_dim: width of the input.
         hidden: width.
         out_dim: width of the output.
         layers: linear layers in all.
-        alpha: share of h_0, the first hidden layer's output.
+        alpha: share of h_0, the first layer's output before its activation.
         dropout: between layers.
         norm: 'batch', 'layer' or 'none'.
+        output_norm: the same after the last linear map.
     """
 
     def __init__(
-        self, in_dim: int, hidden: int, out_dim: int, layers: int, alpha: float, dropout: float, norm: str
+        self,
+        in_dim: int,
+        hidden: int,
+        out_dim: int,
+        layers: int,
+        alpha: float,
+        dropout: float,
+        norm: str,
+        output_norm: str = "none",
     ) -> None:
         super().__init__()
         widths = [in_dim, *[hidden] * (layers - 1)]
-        self.linears = nn.ModuleList(nn.Linear(a, hidden) for a in widths[:-1])
+        self.linears = nn.ModuleList(nn.Linear(a, hidden, bias=norm == "none") for a in widths[:-1])
         self.norms = nn.ModuleList(make_norm(norm, hidden) for _ in self.linears)
-        self.activations = nn.ModuleList(nn.PReLU() for _ in self.linears)
-        self.output = nn.Linear(widths[-1], out_dim)
+        self.activation = nn.PReLU() if layers > 1 else nn.Identity()  # one for all layers
+        self.output = nn.Linear(widths[-1], out_dim, bias=output_norm == "none")
+        self.output_norm = make_norm(output_norm, out_dim)
         self.alpha, self.dropout = alpha, dropout
+
+    @property
+    def output_bias(self) -> Tensor:
+        """Of the last linear map, or of the normalisation after it."""
+        return self.output.bias if self.output.bias is not None else self.output_norm.bias
 
     def forward(self, x: Tensor) -> Tensor:
         """(b, in_dim) to (b, out_dim)."""
         h, first = x, None
-        for linear, norm, activate in zip(self.linears, self.norms, self.activations, strict=True):
-            if first is not None:
-                h = (1 - self.alpha) * h + self.alpha * first
-            h = F.dropout(activate(norm(linear(h))), self.dropout, self.training)
-            first = h if first is None else first
-        return self.output(h)
+        for linear, norm in zip(self.linears, self.norms, strict=True):
+            if first is None:
+                h = norm(linear(x))
+                h = first = h + x if h.shape == x.shape else h
+            else:
+                g = self._activate(h)
+                h = norm(linear((1 - self.alpha) * g + self.alpha * first)) + g
+        return self.output_norm(self.output(h if first is None else self._activate(h)))
+
+    def _activate(self, h: Tensor) -> Tensor:
+        return F.dropout(self.activation(h), self.dropout, self.training)
+
+
+def _prelu(layers: int) -> nn.PReLU | str:
+    """The activation of PyG's MLP, one for all its layers; a single layer has none to train."""
+    return nn.PReLU() if layers > 1 else "relu"

@@ -1,7 +1,8 @@
 """GAT: H = sigma(MLP(A(H, E) H W)) with edge features and NGNN linears (Appendix A.2), as the paper has it on proteins.
 
-phi = A-hat^N and psi = sigma(MLP(... sigma(MLP(x W1)) ... WN)). Every layer adds its input to its output; normalisation
-and activation come before a convolution.
+phi = A-hat^N and psi = sigma(MLP(... sigma(MLP(x W1)) ... WN)). A layer aggregates, applies NGNN's linear layers with a
+ReLU each, adds a linear map of the node's own input, and then the output of the layer before; normalisation and
+activation follow. A node does not attend to itself (`suggests`): the residual is its own part, as published.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ class GAT(GNN):
         attend_target: let the score of an edge depend on its target too.
         edge_dim: width of the graph's edge features; 0 does not use them.
         edge_hidden: width they are encoded to, in every layer.
-        ngnn: extra linear layers after each convolution (NGNN); the paper has 2.
+        ngnn: linear layers with a ReLU between aggregation and residual (NGNN); the paper has 2.
         norm: 'batch', 'layer' or 'none'.
     """
 
@@ -66,12 +67,9 @@ class GAT(GNN):
         width = heads * hidden
         self.input = nn.Linear(in_dim, hidden)
         settings: dict[str, Any] = {"attend_target": attend_target, "attention_dropout": attention_dropout}
-        edge_in = edge_hidden if edge_dim else 0
-        self.convs = nn.ModuleList(
-            Attention(width if i else hidden, hidden, heads, edge_dim=edge_in, **settings) for i in range(layers)
-        )
+        settings |= {"edge_dim": edge_hidden if edge_dim else 0, "ngnn": ngnn}
+        self.convs = nn.ModuleList(Attention(width if i else hidden, hidden, heads, **settings) for i in range(layers))
         self.edge_inputs = nn.ModuleList(nn.Linear(edge_dim, edge_hidden) for _ in range(layers if edge_dim else 0))
-        self.extras = nn.ModuleList(nn.ModuleList(nn.Linear(width, width) for _ in range(ngnn)) for _ in range(layers))
         self.norms = nn.ModuleList(make_norm(norm, width) for _ in range(layers))
         self.output = nn.Linear(width, out_dim)
         self.edge_dim, self.edge_dropout = edge_dim, edge_dropout
@@ -101,10 +99,7 @@ class GAT(GNN):
         """Layer i: (s, .) to (t, heads * hidden), before its normalisation; the last one to logits (t, c)."""
         z = self._activate(i - 1, h) if i else self._enter(h)
         conv: Any = self.convs[i]
-        extras: Any = self.extras[i]
         out = conv.alone(z) if adj is None else self._convolve(i, z, adj)
-        for linear in extras:
-            out = linear(out.relu())
         if i > 0:
             out = out + h[: len(out)]
         return self.output(self._activate(i, out)) if i == self.hops - 1 else out

@@ -107,7 +107,7 @@ class RevGAT(GNN):
     @property
     def output_bias(self) -> Tensor:
         """Of the last convolution."""
-        return self.output.bias
+        return self.output.skip.bias  # type: ignore[union-attr]
 
     def forward(self, x: Tensor, adj: Adjacency) -> Tensor:
         """Features (n, d) and A-hat to logits (n, c); blocks are reversible where a gradient is wanted."""

@@ -75,7 +75,7 @@ class Taught:
     weight: float
 
 
-@stage(version=1)
+@stage(version=2)
 def gnn(
     out: Folder,
     features: HasValues,

@@ -34,6 +34,21 @@ def test_without_the_target_equals_a_zero_att_dst():
     torch.testing.assert_close(mine(x, edges, n), pyg(x, edges))
 
 
+def test_linear_layers_of_ngnn_come_before_the_residual():
+    """Aggregate, linear, ReLU, linear, ReLU, and only then the residual, which has the bias."""
+    torch.manual_seed(0)
+    conv = Attention(d, 4, 2, ngnn=2)
+    plain = GATConv(d, 4, 2, add_self_loops=False, bias=False)
+    plain.load_state_dict({k: v for k, v in conv.state_dict().items() if k in plain.state_dict()})
+    x, edges = torch.randn(n, d), torch.randint(0, n, (2, e))
+    with torch.no_grad():
+        conv.skip.bias += 1.0
+    one, two = conv.ngnn
+    skip = x @ conv.skip.weight.t() + 1.0
+    torch.testing.assert_close(conv(x, edges, n), two(one(plain(x, edges)).relu()).relu() + skip)
+    torch.testing.assert_close(conv.alone(x), two(one(x @ conv.lin.weight.t()).relu()).relu() + skip)
+
+
 def test_rows_equal_the_whole():
     conv = Attention(d, 4, 2)
     x, edges = torch.randn(n, d), torch.randint(0, n, (2, e))

@@ -23,7 +23,7 @@ def test_one_layer_by_dense_attention():
     scores = h @ conv.att_dst.view(-1, 1) + (h @ conv.att_src.view(-1, 1)).t()  # (target, source)
     scores = torch.where(scores > 0, scores, 0.2 * scores)
     scores = scores.masked_fill(torch.from_numpy(adj.dense()) == 0, -torch.inf)
-    out = scores.softmax(1) @ h + conv.bias + z @ conv.skip.weight.t()
+    out = scores.softmax(1) @ h + z @ conv.skip.weight.t() + conv.skip.bias
     torch.testing.assert_close(gnn(x, adj), gnn.output(out.relu()))
 
 
@@ -41,7 +41,7 @@ def test_linear_layers_of_ngnn_are_in_forward_and_psi():
     x, adj = torch.randn(n, d), Adjacency.from_edges(EDGES, n)
     before = gnn(x, adj), gnn.psi(x)
     with torch.no_grad():
-        gnn.extras[0][1].bias += 1
+        gnn.convs[0].ngnn[1].bias += 1
     assert not torch.allclose(gnn(x, adj), before[0])
     assert not torch.allclose(gnn.psi(x), before[1])
-    assert len(gnn.extras[0]) == 2
+    assert len(gnn.convs[0].ngnn) == 2
