@@ -135,7 +135,7 @@ class SelfTrainingConfig(Settings):
     threshold: Fraction = 0.85
     """Least probability of a confident prediction."""
     weight: NonNegative = 0.1
-    """Weight of the mean loss on confident nodes beside that on train nodes."""
+    """Weight of the loss on a confident node, times its largest probability, beside 1 of a train node (GAMLP)."""
 
 
 class ConsistencyConfig(Settings):
@@ -143,8 +143,12 @@ class ConsistencyConfig(Settings):
 
     weight: NonNegative = 0.0
     """Weight of the term; 0 leaves it out."""
+    predictions: Count = 2
+    """Predictions of the teacher under dropout that are averaged; the code of SCR with a mean teacher takes 1."""
     temperature: Positive = 0.5
-    """Sharpens the teacher's predictions."""
+    """Sharpens their mean."""
+    distance: Literal["kl", "mse"] = "kl"
+    """KL of the GNN's prediction from the sharpened one, or their squared distance."""
     threshold: Fraction = 0.85
     """Least probability of a prediction that counts, at the start."""
     final_threshold: Fraction = 0.75

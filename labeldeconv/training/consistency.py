@@ -1,7 +1,9 @@
-"""SCR: predictions of unlabelled nodes should agree with those of a slowly moving teacher.
+"""SCR: predictions of unlabelled nodes should agree with the averaged ones of a slowly moving teacher.
 
-loss += weight * mean over confident nodes of l(GNN, sharpen(teacher)). The teacher is the moving average of the GNN
-(SCR-m, mean teacher), evaluated without dropout on the same batch.
+loss += weight * mean over confident nodes of D(p, sharpen(t)), where p is the GNN's prediction and t the mean of some
+predictions of the teacher under dropout. The teacher is the moving average of the GNN (SCR-m, mean teacher). D is
+KL(p || t) = sum_c p_c log(p_c / t_c), as in the code of SCR, or the squared distance. Who is confident is asked of t at
+every step; the code of SCR asks the GNN, every few epochs.
 """
 
 from __future__ import annotations
@@ -16,6 +18,8 @@ from labeldeconv.graph.task import Task
 from labeldeconv.settings.models import ConsistencyConfig
 from labeldeconv.training.feed import Batch
 
+FLOOR = 1e-8  # added to a sharpened probability before its logarithm, which may be 0 in float32
+
 
 class Consistency:
     """The consistency term and the teacher it needs.
@@ -28,7 +32,7 @@ class Consistency:
 
     def __init__(self, gnn: GNN, config: ConsistencyConfig, task: Task) -> None:
         self.config, self.task = config, task
-        self.teacher = copy.deepcopy(gnn).requires_grad_(False).eval()
+        self.teacher = copy.deepcopy(gnn).requires_grad_(False).train()  # with dropout: its predictions are averaged
 
     def loss(self, gnn: GNN, batch: Batch, epoch: int, progress: float) -> Tensor:
         """Weighted scalar loss on a batch of nodes without labels; 0 during the warm-up."""
@@ -36,11 +40,17 @@ class Consistency:
         if epoch <= c.warmup_epochs:
             return torch.zeros((), device=next(gnn.parameters()).device)
         with torch.no_grad():
-            likely = batch.logits(self.teacher).softmax(-1)  # (b, c)
+            likely = sum(batch.logits(self.teacher).float().softmax(-1) for _ in range(c.predictions)) / c.predictions
+            assert isinstance(likely, Tensor)  # (b, c)
             threshold = c.threshold + (c.final_threshold - c.threshold) * progress
             sure = (likely.max(-1).values > threshold).float()
             sharp = self.task.normalize(likely.pow(1.0 / c.temperature))
-        return c.weight * (self.task.loss(batch.logits(gnn), sharp) * sure).sum() / sure.sum().clamp_min(1)
+        log_p = batch.logits(gnn).float().log_softmax(-1)
+        if c.distance == "kl":
+            apart = (log_p.exp() * (log_p - (sharp + FLOOR).log())).sum(-1)  # (b,)
+        else:
+            apart = (log_p.exp() - sharp).square().sum(-1)
+        return c.weight * (apart * sure).sum() / sure.sum().clamp_min(1)
 
     @torch.no_grad()
     def follow(self, gnn: GNN) -> None:

@@ -1,7 +1,8 @@
 """What a GNN is taught: true labels of the train nodes, and soft labels of others where somebody gives them.
 
 Multi-stage self-training (SAGN's SLE, the reliable-label utilisation of GAMLP): from the second stage on, the confident
-predictions of the best GNN so far are such soft labels, and feed the label branch together with the train labels.
+predictions of the best GNN so far are such soft labels, and feed the label branch together with the train labels. As in
+GAMLP, the loss of such a node counts as much as its largest probability says.
 """
 
 from __future__ import annotations
@@ -20,23 +21,34 @@ from labeldeconv.settings.models import SelfTrainingConfig
 
 @dataclass(frozen=True, eq=False)
 class SoftLabels:
-    """Soft labels `targets` (n, c) of the nodes `ids` (m,); `weight` of their mean loss beside that of true labels."""
+    """Soft labels `targets` (n, c) of the nodes `ids` (m,).
+
+    Args:
+        weight: of their mean loss beside the mean loss on true labels.
+        confidence: where given, (n,): the loss of node i then counts weight * confidence[i] beside 1 of a train node,
+            in one mean over both.
+    """
 
     targets: np.ndarray
     ids: np.ndarray
     weight: float
+    confidence: np.ndarray | None = None
 
 
 def confident(task: Task, logits: np.ndarray, split: Split, config: SelfTrainingConfig) -> SoftLabels:
     """Predictions (n, c) of the nodes off the train set whose largest probability exceeds the threshold."""
     targets = task.probabilities(torch.from_numpy(logits)).numpy()
-    sure = (targets.max(1) > config.threshold) & (split.roles != 0)
-    return SoftLabels(targets, np.flatnonzero(sure), config.weight)
+    confidence = targets.max(1)
+    sure = (confidence > config.threshold) & (split.roles != 0)
+    return SoftLabels(targets, np.flatnonzero(sure), config.weight, confidence)
 
 
 @dataclass(frozen=True, eq=False)
 class Supervision:
-    """The loss of a GNN: mean over train nodes, plus weight times the mean over softly labelled ones."""
+    """The loss of a GNN: mean over train nodes, plus weight times the mean over softly labelled ones.
+
+    With confidences it is GAMLP's: (sum over train nodes + weight * sum over the others of confidence * loss) / b.
+    """
 
     task: Task
     labels: np.ndarray
@@ -56,6 +68,9 @@ class Supervision:
         gold = np.isin(ids, self.train)
         targets = torch.from_numpy(np.where(gold[:, None], true, self.soft.targets[ids])).to(logits.device)
         losses = self.task.loss(logits, targets)
+        if self.soft.confidence is not None:
+            counts = np.where(gold, 1.0, self.soft.weight * self.soft.confidence[ids]).astype(np.float32)
+            return (losses * torch.from_numpy(counts).to(losses.device)).mean()
         chosen = torch.from_numpy(gold).to(losses.device)
         means = [(losses * part).sum() / part.sum().clamp_min(1) for part in (chosen, ~chosen)]
         return means[0] + self.soft.weight * means[1]

@@ -6,6 +6,7 @@ import torch
 from torch import nn
 
 from labeldeconv.gnns.gcn import GCN
+from labeldeconv.gnns.sagn import SAGN
 from labeldeconv.graph.task import Task
 from labeldeconv.settings.models import ConsistencyConfig
 from labeldeconv.training.consistency import Consistency
@@ -18,14 +19,18 @@ STUDENT = torch.tensor([[0.5, 0.5], [0.2, 0.8]]).log()
 
 
 class Two(nn.Module):
-    """Logits of a student that is told apart from its teacher by whether it learns."""
+    """Logits of a student that is told apart from its teacher by whether it learns; a teacher gives `said` in turn."""
 
-    def __init__(self):
+    def __init__(self, said=(TEACHER,)):
         super().__init__()
         self.weight = nn.Parameter(torch.zeros(1))
+        self.said, self.asked = said, 0
 
     def logits(self):
-        return STUDENT + 0 * self.weight if self.weight.requires_grad else TEACHER
+        if self.weight.requires_grad:
+            return STUDENT + 0 * self.weight
+        self.asked += 1
+        return self.said[(self.asked - 1) % len(self.said)]
 
 
 BATCH = Batch(np.arange(2), lambda gnn: gnn.logits())
@@ -37,18 +42,48 @@ def config(**settings):
 
 
 def test_loss_by_hand():
-    """Node 0 alone: sharpened (0.81, 0.01) / 0.82 against (0.5, 0.5), so log 2, twice."""
+    """Node 0 alone: KL of (0.5, 0.5) from the sharpened (0.81, 0.01) / 0.82, twice."""
     gnn = Two()
     loss = Consistency(gnn, config(), TASK).loss(gnn, BATCH, 4, progress=0.0)
-    assert loss.item() == pytest.approx(2.0 * np.log(2), rel=1e-5)
+    kl = 0.5 * np.log(0.5 / (0.81 / 0.82)) + 0.5 * np.log(0.5 / (0.01 / 0.82))
+    assert loss.item() == pytest.approx(2.0 * kl, rel=1e-5)
+
+
+def test_squared_distance_by_hand():
+    gnn = Two()
+    loss = Consistency(gnn, config(distance="mse"), TASK).loss(gnn, BATCH, 4, progress=0.0)
+    apart = (0.5 - 0.81 / 0.82) ** 2 + (0.5 - 0.01 / 0.82) ** 2
+    assert loss.item() == pytest.approx(2.0 * apart, rel=1e-5)
 
 
 def test_thresholds_move_with_progress():
     """At the end the threshold is 0.5: node 1 counts too, with (0.36, 0.16) / 0.52 against (0.2, 0.8)."""
     gnn = Two()
     loss = Consistency(gnn, config(), TASK).loss(gnn, BATCH, 4, progress=1.0)
-    second = -(0.36 * np.log(0.2) + 0.16 * np.log(0.8)) / 0.52
-    assert loss.item() == pytest.approx(2.0 * (np.log(2) + second) / 2, rel=1e-5)
+    sharp = torch.tensor([[0.81, 0.01], [0.36, 0.16]])
+    sharp /= sharp.sum(1, keepdim=True)
+    torch.testing.assert_close(loss, 2.0 * nn.functional.kl_div(sharp.log(), STUDENT.exp(), reduction="batchmean"))
+
+
+def test_predictions_of_the_teacher_are_averaged():
+    """(0.9, 0.1) and (0.7, 0.3): node 0 is taught (0.8, 0.2), sharpened; of the average it must be sure, too."""
+    said = (TEACHER, torch.tensor([[0.7, 0.3], [0.6, 0.4]]).log())
+    for threshold, taught in ((0.79, True), (0.81, False)):
+        gnn = Two(said)
+        consistency = Consistency(gnn, config(threshold=threshold, predictions=2, final_threshold=threshold), TASK)
+        loss = consistency.loss(gnn, BATCH, 4, 0.0)
+        kl = 0.5 * np.log(0.5 / (0.64 / 0.68)) + 0.5 * np.log(0.5 / (0.04 / 0.68))
+        assert loss.item() == pytest.approx(2.0 * kl * taught, rel=1e-5)
+        assert consistency.teacher.asked == 2
+
+
+def test_predictions_of_the_teacher_are_under_dropout():
+    torch.manual_seed(0)
+    gnn = SAGN(3, 2, hidden=8)
+    x = torch.randn(6, 3, 3)
+    batch = Batch(np.arange(6), lambda asked: asked(x))
+    teacher = Consistency(gnn, config(), TASK).teacher
+    assert not torch.equal(batch.logits(teacher), batch.logits(teacher))
 
 
 def test_nothing_during_the_warm_up_or_where_nobody_is_sure():
@@ -72,4 +107,3 @@ def test_the_teacher_follows_slowly_and_never_learns():
         torch.testing.assert_close(p, start[name] + 0.25)
         assert not p.requires_grad
     torch.testing.assert_close(consistency.teacher.norms[0].running_mean, gnn.norms[0].running_mean)
-    assert not consistency.teacher.training

@@ -42,7 +42,26 @@ def test_confident_predictions_off_the_train_set():
     soft = confident(TASK, LOGITS.numpy(), split, SelfTrainingConfig(stages=2, threshold=0.7, weight=0.5))
     assert soft.ids.tolist() == [2, 3]
     assert soft.weight == 0.5
+    np.testing.assert_allclose(soft.confidence, [0.75, 0.5, 0.9, 0.8], rtol=1e-5)
     np.testing.assert_allclose(soft.targets, LOGITS.exp(), rtol=1e-5)
+
+
+def test_reliable_labels_count_by_confidence_as_in_gamlp():
+    """The gradient of n1/(n1+n2) CE + gama n2/(n1+n2) mean of confidence * KL(teacher || GNN), written out."""
+    torch.manual_seed(0)
+    teacher = torch.randn(6, 3).mul(3).softmax(-1)
+    roles, labels = np.array([0, 0, 1, 2, 2, 1], np.int8), np.array([0, 2, 0, 0, 0, 0])
+    task, settings = Task("multiclass", 3), SelfTrainingConfig(stages=2, threshold=0.0, weight=0.1)
+    soft = confident(task, teacher.log().numpy(), Split(roles), settings)
+    taught = Supervision(task, labels, np.array([0, 1]), soft)
+    assert sorted(taught.nodes) == [0, 1, 2, 3, 4, 5]
+    logits, same = (torch.randn(6, 3, generator=torch.Generator().manual_seed(1)).requires_grad_() for _ in range(2))
+    taught.loss(logits, np.arange(6)).backward()
+    gold = torch.nn.functional.cross_entropy(same[:2], torch.from_numpy(labels[:2]))
+    t = teacher[2:]
+    kl = (t * (t.log() - same[2:].log_softmax(1))).sum(1) * t.max(1).values
+    (2 / 6 * gold + 0.1 * 4 / 6 * kl.mean()).backward()
+    torch.testing.assert_close(logits.grad, same.grad)
 
 
 @pytest.mark.parametrize("hops", [1, 3])
