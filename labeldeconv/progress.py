@@ -21,6 +21,7 @@ from rich.text import Text
 logger = logging.getLogger("labeldeconv")
 console = Console(stderr=True)
 _wanted = {"bars": True}
+_said: set[str] = set()
 EVERY = 30.0  # seconds between lines of progress off a terminal
 
 
@@ -43,6 +44,13 @@ def show(verbosity: int = 0) -> None:
     logger.handlers = [_Lines()]
     logger.propagate = False
     logger.setLevel({-1: logging.WARNING, 0: logging.INFO}.get(verbosity, logging.DEBUG))
+
+
+def say_once(message: str, level: int = logging.WARNING) -> None:
+    """Log a message, unless this process has logged it before: every stage loads its encoder anew."""
+    if message not in _said:
+        _said.add(message)
+        logger.log(level, "%s", message)
 
 
 def _draws_bars() -> bool:

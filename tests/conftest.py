@@ -27,13 +27,23 @@ def _own_cache(tmp_path, monkeypatch):
 @pytest.fixture(autouse=True)
 def _own_log():
     """The command line shows the log; no test leaves that to the next one."""
-    from labeldeconv.progress import _wanted, logger
+    from labeldeconv.progress import _said, _wanted, logger
 
     before = logger.handlers, logger.propagate, logger.level, dict(_wanted)
+    _said.clear()
     yield
     logger.handlers, logger.propagate, level, wanted = before
     logger.setLevel(level)
     _wanted.update(wanted)
+
+
+@pytest.fixture(scope="session")
+def family(tmp_path_factory):
+    """The folder of a family of encoders (tests/encoders/families.py) by its name, written once per worker."""
+    from tests.encoders.families import save_family
+
+    place = tmp_path_factory.mktemp("families")
+    return lambda name: str(place / name if (place / name).exists() else save_family(name, place / name))
 
 
 @pytest.fixture

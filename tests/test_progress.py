@@ -1,6 +1,7 @@
 """Bars on a terminal, lines of the log elsewhere, and silence where it is asked for."""
 
 import io
+import logging
 import re
 
 import pytest
@@ -127,3 +128,11 @@ def test_duration(seconds, text):
 def test_a_program_of_ones_own_hears_nothing_unless_it_asks(tmp_path, capsys):
     fitted(tmp_path)
     assert capsys.readouterr() == ("", "")
+
+
+def test_said_once(caplog):
+    caplog.set_level("INFO")
+    for _ in range(2):
+        progress.say_once("this")
+        progress.say_once("that", logging.INFO)
+    assert [(r.levelname, r.getMessage()) for r in caplog.records] == [("WARNING", "this"), ("INFO", "that")]

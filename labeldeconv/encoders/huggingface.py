@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from labeldeconv.encoders.base import Encoder, state_key
 from labeldeconv.errors import ConfigError, MissingExtra
+from labeldeconv.progress import say_once
 from labeldeconv.settings.models import EncoderConfig
 from labeldeconv.stages.files import write_json
 from labeldeconv.stages.keys import code_key, digest
@@ -30,12 +31,12 @@ class TextEncoder(Encoder):
         super().__init__()
         if config.layers is not None:
             keep_first_layers(model, config.layers)
-        self.dim: int = model.config.hidden_size  # type: ignore[union-attr, assignment]
+        self.dim: int = text_settings(model).hidden_size
         self.model = add_lora(model, config.lora_rank) if config.lora_rank else model
         self.tokenizer = tokenizer
         self.pooling = config.pooling
         self.lora_rank = config.lora_rank
-        self.pad_id = tokenizer.pad_token_id
+        self.pad_id = padding_token(tokenizer, type(model).__name__)
         self.vocab_size = len(tokenizer)
 
     def forward(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
@@ -51,10 +52,12 @@ class TextEncoder(Encoder):
         most = min(max_tokens, max_positions(self.model))
         backend = getattr(self.tokenizer, "backend_tokenizer", None)
         if backend is None:  # a tokenizer in Python
-            return self.tokenizer(list(texts), truncation=True, max_length=most, padding=False)["input_ids"]
-        backend.enable_truncation(most, direction=self.tokenizer.truncation_side)
-        backend.no_padding()
-        return [encoding.ids for encoding in backend.encode_batch_fast(list(texts))]  # no offsets: half the time
+            rows = self.tokenizer(list(texts), truncation=True, max_length=most, padding=False)["input_ids"]
+        else:
+            backend.enable_truncation(most, direction=self.tokenizer.truncation_side)
+            backend.no_padding()
+            rows = [encoding.ids for encoding in backend.encode_batch_fast(list(texts))]  # no offsets: half the time
+        return [row or [self.pad_id] for row in rows]  # without special tokens '' has none: attention to nothing is NaN
 
     def tokenizer_key(self) -> str:
         """Hash of the whole tokenizer: vocabulary, normaliser, merges, special tokens, and the longest input."""
@@ -96,13 +99,9 @@ class TextEncoder(Encoder):
         write_json(folder / "sentence_bert_config.json", {"max_seq_length": longest, "do_lower_case": False})
 
     def restore(self, folder: Path) -> None:
-        """Take the weights that `save` wrote; merged adapters stay merged."""
-        from transformers import AutoModel
-
-        with quiet_transformers():
-            self.model = without_random_pooler(
-                *AutoModel.from_pretrained(folder, use_safetensors=True, output_loading_info=True)
-            )
+        """Take the weights that `save` wrote; merged adapters stay merged, and new ones are what trains."""
+        model = open_model(str(folder))
+        self.model = add_lora(model, self.lora_rank) if self.lora_rank else model
 
     def enable_gradient_checkpointing(self) -> None:
         """Recompute the layers' activations in the backward pass."""
@@ -123,20 +122,46 @@ def open_pretrained(config: EncoderConfig) -> tuple[nn.Module, Any]:
         return _tiny()
     source = str(minilm_folder()) if config.name == "minilm" else config.name
     with quiet_transformers():
-        from transformers import AutoModel, AutoTokenizer
+        from transformers import AutoTokenizer
 
         try:
             tokenizer = AutoTokenizer.from_pretrained(source, trust_remote_code=False)
-            model, info = AutoModel.from_pretrained(
-                source, trust_remote_code=False, use_safetensors=True, output_loading_info=True
-            )
+            model = open_model(source)
         except (OSError, ValueError, ImportError) as error:
             reason = str(error).strip().splitlines()[0]
             raise ConfigError(
                 f"encoder.name '{config.name}': neither 'minilm' nor 'tiny', and opens neither as a folder nor as "
                 f"a hub id with safetensors weights: {reason}"
             ) from error
-    return without_random_pooler(model, info).float(), tokenizer
+    return model, tokenizer
+
+
+def open_model(source: str) -> Any:
+    """The model of a hub id or folder in float32; of an encoder with a decoder, such as T5, the encoder alone."""
+    from transformers import AutoConfig, AutoModel, AutoModelForTextEncoding
+
+    with quiet_transformers():
+        settings = AutoConfig.from_pretrained(source, trust_remote_code=False)
+        encoding = AutoModelForTextEncoding._model_mapping.get(type(settings), None)
+        alone = encoding is not None and encoding.__name__.endswith("EncoderModel")
+        loaded = (AutoModelForTextEncoding if alone else AutoModel).from_pretrained(
+            source, trust_remote_code=False, use_safetensors=True, output_loading_info=True
+        )
+    return without_random_pooler(*loaded).float()
+
+
+def padding_token(tokenizer: Any, model: str) -> int:
+    """The token that fills rows up; language models without one get their end token, which the mask hides."""
+    if tokenizer.pad_token_id is None:
+        stand_in = tokenizer.eos_token or tokenizer.unk_token or tokenizer.convert_ids_to_tokens(0)
+        tokenizer.pad_token = stand_in
+        say_once(f"{model}: no token for padding; '{stand_in}' fills rows up, behind the mask", logging.INFO)
+    return tokenizer.pad_token_id
+
+
+def text_settings(model: Any) -> Any:
+    """The settings of a model's text part: its own, unless it reads images too."""
+    return model.config.get_text_config()
 
 
 def without_random_pooler(model: Any, info: Any) -> Any:
@@ -148,16 +173,37 @@ def without_random_pooler(model: Any, info: Any) -> Any:
 
 def keep_first_layers(model: Any, layers: int) -> None:
     """Cut a transformer to its first `layers` layers, in place."""
-    total = model.config.num_hidden_layers
+    settings = text_settings(model)
+    total = settings.num_hidden_layers
     if layers > total:
         raise ConfigError(f"encoder.layers: at most {total} for this encoder, got {layers}")
     for name, module in model.named_modules():
         if isinstance(module, nn.ModuleList) and len(module) == total:
             parent = model.get_submodule(name.rpartition(".")[0])
             setattr(parent, name.rpartition(".")[2], module[:layers])
-            model.config.num_hidden_layers = layers
+            settings.num_hidden_layers = layers
+            if getattr(settings, "layer_types", None):  # ModernBERT, Gemma: which attention each layer has
+                settings.layer_types = settings.layer_types[:layers]
+            _fit_to_layers(model, module[:layers], layers / total)
             return
     raise ConfigError(f"encoder.layers: {type(model).__name__} has no list of {total} layers to cut")
+
+
+@torch.no_grad()
+def _fit_to_layers(model: Any, kept: Any, share: float) -> None:
+    """Change what a model derives from its number of layers, so that the saved model opens and computes the same."""
+    if model.config.model_type == "esm":  # predicts contacts, which we do not, from the attention of every layer
+        head = model.contact_head
+        head.in_features = round(share * head.in_features)
+        head.regression.in_features = head.in_features
+        head.regression.weight = nn.Parameter(head.regression.weight[:, : head.in_features].clone())
+    if model.config.model_type == "esmc":  # divides what a layer adds by sqrt(layers / 36)
+        for layer in kept:
+            layer.scaling_factor *= share**0.5
+            for linear in (layer.self_attn.o_proj, layer.mlp.down_proj):
+                linear.weight.mul_(share**0.5)
+                if linear.bias is not None:
+                    linear.bias.mul_(share**0.5)
 
 
 def add_lora(model: nn.Module, rank: int) -> nn.Module:
@@ -170,10 +216,12 @@ def add_lora(model: nn.Module, rank: int) -> nn.Module:
 
 
 def max_positions(model: Any) -> int:
-    """How many tokens a model's positions allow; RoBERTa-like models lose two to padding."""
-    config = model.config
-    most = getattr(config, "max_position_embeddings", None) or 1 << 30
-    return most - 2 if config.model_type in ("roberta", "xlm-roberta", "camembert", "mpnet") else most
+    """How many tokens a model's positions allow; RoBERTa-like models count them from behind the padding token."""
+    most = getattr(text_settings(model), "max_position_embeddings", None) or 1 << 30
+    for name, module in model.named_modules():
+        if name.endswith("position_embeddings") and getattr(module, "padding_idx", None) is not None:
+            return most - module.padding_idx - 1
+    return most
 
 
 def minilm_folder() -> Path:

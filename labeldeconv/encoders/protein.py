@@ -1,4 +1,4 @@
-"""Protein language models of transformers (ESM2, ProtBERT): one token per residue, mean over the residues.
+"""Protein language models of transformers (ESM2, ESM-C, ProtBERT, ProtT5): a token per residue, and their mean.
 
 labeldeconv fit string:4932@FOLDER --encoder facebook/esm2_t12_35M_UR50D     # a hub id, or a local folder
 """
@@ -15,7 +15,9 @@ from labeldeconv.encoders.huggingface import TextEncoder, max_positions
 from labeldeconv.settings.models import EncoderConfig
 
 RESIDUES = "ACDEFGHIKLMNPQRSTVWY"
-SMALL = 64  # tokens at most of a vocabulary of residues: ESM2 has 33, ProtBERT 30
+SMALL = 64  # tokens at most of a vocabulary of residues: ESM2 and ESM-C have 33, ProtBERT 30, ProtT5 28
+BLANK = "\u2581"  # how sentence pieces, so ProtT5's residues, write the blank before a word
+SENTINEL = "<extra_id_"  # begins T5's 100 tokens that stand for masked spans
 
 
 class ProteinEncoder(TextEncoder):
@@ -29,8 +31,9 @@ class ProteinEncoder(TextEncoder):
     def __init__(self, model: nn.Module, tokenizer: Any, config: EncoderConfig) -> None:
         super().__init__(model, tokenizer, config)
         self._ids = residue_ids(tokenizer)  # (256,)
-        empty = tokenizer("")["input_ids"]
-        self._ends = (empty[:1], empty[1:2])
+        around = list(tokenizer("A")["input_ids"])
+        place = around.index(self._ids[ord("A")])
+        self._ends = (around[:place], around[place + 1 :])  # ProtT5 has an end token alone
 
     def forward(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
         """Tokens (b, t) and mask (b, t) to features (b, d): mean over the residues of the last layer."""
@@ -58,7 +61,7 @@ def residues_to_ids(texts: Sequence[str], table: np.ndarray) -> list[list[int]]:
 
 def residue_ids(tokenizer: Any) -> np.ndarray:
     """Token of every byte (256,): the residue's own, or that of 'X' where the vocabulary has none."""
-    vocabulary = tokenizer.get_vocab()
+    vocabulary = _residue_vocabulary(tokenizer)
     unknown = vocabulary.get("X", tokenizer.unk_token_id)
     letters = [vocabulary.get(chr(byte), unknown) for byte in range(128)]
     return np.array([*letters, *[unknown] * 128], dtype=np.int64)
@@ -66,4 +69,11 @@ def residue_ids(tokenizer: Any) -> np.ndarray:
 
 def reads_residues(tokenizer: Any) -> bool:
     """Whether a tokenizer's vocabulary is one of residues."""
-    return len(tokenizer) <= SMALL and set(RESIDUES) <= set(tokenizer.get_vocab())
+    vocabulary = _residue_vocabulary(tokenizer)
+    return len(vocabulary) <= SMALL and set(RESIDUES) <= set(vocabulary)
+
+
+def _residue_vocabulary(tokenizer: Any) -> dict[str, int]:
+    """Tokens by their letters, without T5's sentinels; a letter as a word of its own goes before the bare one."""
+    pieces = sorted(tokenizer.get_vocab().items(), key=lambda piece: piece[0].startswith(BLANK))
+    return {token.removeprefix(BLANK): number for token, number in pieces if not token.startswith(SENTINEL)}

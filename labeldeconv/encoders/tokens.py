@@ -57,7 +57,7 @@ class Tokens(Artefact):
         return torch.from_numpy(input_ids), torch.from_numpy(mask.astype(np.int64))
 
 
-@stage(version=1)
+@stage(version=2)
 def tokens(out: Folder, texts: Texts, tokenizer: Tokenizer, max_tokens: int, files: str | None = None) -> Tokens:
     """All attributes, tokenised once and cut to `max_tokens`.
 

@@ -21,6 +21,7 @@ from labeldeconv.encoders.tokens import Tokens
 
 WORTH = 0.8  # share of the vocabulary in use above which nothing is done
 CHUNK = 1 << 24  # tokens looked at at a time
+CHECKED = 64  # tokens whose vectors are compared between both tables
 
 
 class UsedEmbedding(nn.Module):
@@ -33,11 +34,27 @@ class UsedEmbedding(nn.Module):
         self.number: Tensor
         self.register_buffer("number", number.to(whole.weight.device), persistent=False)
         self.weight = nn.Parameter(whole.weight.detach()[used].clone())
+        self.scale: Tensor | float  # Gemma multiplies its vectors by sqrt(d)
+        scale = getattr(whole, "embed_scale", 1.0)
+        if isinstance(scale, Tensor):
+            self.register_buffer("scale", scale.clone(), persistent=False)
+        else:
+            self.scale = scale
         self.padding = None if whole.padding_idx is None else int(number[whole.padding_idx])
 
     def forward(self, ids: Tensor) -> Tensor:
         """Token ids (...) to word vectors (..., d)."""
-        return F.embedding(self.number[ids], self.weight, self.padding)
+        vectors = F.embedding(self.number[ids], self.weight, self.padding)
+        if isinstance(self.scale, Tensor):
+            return vectors * self.scale.to(vectors.dtype)
+        return vectors if self.scale == 1.0 else vectors * self.scale
+
+
+def _same_vectors(part: UsedEmbedding, whole: nn.Embedding, used: np.ndarray) -> bool:
+    """Whether both tables give the same vectors for the tokens `used` (m,)."""
+    ids = torch.from_numpy(used).to(whole.weight.device)
+    with torch.no_grad():
+        return torch.equal(part(ids), whole(ids))
 
 
 @contextmanager
@@ -53,6 +70,9 @@ def used_vocabulary(encoder: Encoder, tokens: Tokens) -> Iterator[None]:
         yield
         return
     part = UsedEmbedding(whole, used).to(whole.weight.device)
+    if not _same_vectors(part, whole, used[:CHECKED]):  # a kind of table that does more than look up
+        yield
+        return
     model.set_input_embeddings(part)
     try:
         yield

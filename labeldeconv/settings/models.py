@@ -116,7 +116,7 @@ class TrainConfig(Settings):
     accumulate: Count = 1
     """Batches per optimiser step."""
     precision: Literal["auto", "float32", "bfloat16"] = "auto"
-    """'auto' takes bfloat16 where the hardware multiplies it fast."""
+    """'auto' takes bfloat16 where the hardware has it; parts of an encoder that cannot compute in it take float32."""
     gradient_checkpointing: bool = False
     """Recompute activations instead of storing them."""
     psi_init: Literal["fresh", "gnn"] = "fresh"

@@ -32,7 +32,7 @@ from labeldeconv.settings.models import TrainConfig
 from labeldeconv.stages.keys import Idle, Reads
 from labeldeconv.stages.stage import Artefact, Folder, stage
 from labeldeconv.training.checkpoint import Checkpoint
-from labeldeconv.training.steps import autocast, open_log, parameter_groups, set_learning_rates
+from labeldeconv.training.steps import encoder_autocast, fused_optimizer, open_log, parameter_groups, set_learning_rates
 
 LOG = "steps.jsonl"  # one line per optimiser step: step, epoch, loss, lr, gamma
 READS = (  # of the settings; psi_init and psi_norm are the head's
@@ -209,7 +209,7 @@ class TrainedEncoder(Artefact):
     step_seconds: dict[str, float]
 
 
-@stage(version=1)
+@stage(version=2)
 def train(
     out: Folder,
     tokens: Tokens,
@@ -325,7 +325,7 @@ def train_encoder(
     lengths, epochs = tokens.lengths, settings.epochs
     loss = float("nan")
     objective.train()
-    clock, computing = objective.clock, autocast(settings.precision, device)
+    clock, computing = objective.clock, encoder_autocast(objective.encoder, tokens, settings.precision)
 
     def groups_of(epoch: int) -> list[list[np.ndarray]]:
         batches = epoch_batches(lengths, nodes, settings.batch_nodes, settings.batch_tokens, seed, epoch)  # line 7
@@ -399,7 +399,7 @@ def make_optimizer(objective: Objective, settings: TrainConfig) -> torch.optim.A
         *parameter_groups(objective.head.parameters(), settings.psi_lr, settings.weight_decay),
         *parameter_groups(objective.targets.parameters(), settings.gamma_lr, 0.0),
     ]
-    return torch.optim.AdamW(groups, fused=True)
+    return torch.optim.AdamW(groups, fused=fused_optimizer(next(objective.parameters()).device))
 
 
 def start_outputs(gnn: nn.Module, bias: np.ndarray) -> None:

@@ -17,7 +17,7 @@ from labeldeconv.progress import bar
 from labeldeconv.stages.files import write_json
 from labeldeconv.stages.keys import Idle
 from labeldeconv.stages.stage import Artefact, Folder, stage
-from labeldeconv.training.steps import autocast
+from labeldeconv.training.steps import encoder_autocast
 
 CPU_TOKENS, GPU_TOKENS = 2048, 65536  # per batch; on a CPU activations should stay in the cache: 1.2 times 8192
 BATCH_NODES = 1024
@@ -68,11 +68,12 @@ def export_features(encoder: Encoder, tokens: Tokens, out: Folder, precision: st
         done, before = state["batches"], state["seconds"]
     values = np.lib.format.open_memmap(path, mode="r+" if done else "w+", dtype=np.float16, shape=(n, encoder.dim))
     encoder.eval()
+    computing = encoder_autocast(encoder, tokens, precision, training=False)
     start = saved = time.perf_counter()
     with torch.inference_mode(), bar(out.label, total=n, done=sum(map(len, batches[:done]))) as advance:
         prepared = ahead(lambda ids: (ids, *tokens.batch(ids)), batches[done:])
         for k, (ids, input_ids, mask) in enumerate(prepared, start=done + 1):
-            with autocast(precision, device):
+            with computing:
                 part = encoder(input_ids.to(device), mask.to(device))  # (b, d)
             values[ids] = part.float().cpu().numpy()
             advance(len(ids), tokens=int(lengths[ids].sum()))

@@ -36,7 +36,7 @@ from labeldeconv.training.checkpoint import Checkpoint
 from labeldeconv.training.encoder import LOG, HasValues, TrainedEncoder, start_outputs
 from labeldeconv.training.feed import GraphFeed
 from labeldeconv.training.gnn import TrainedGNN
-from labeldeconv.training.steps import autocast, open_log, parameter_groups, set_learning_rates
+from labeldeconv.training.steps import encoder_autocast, open_log, parameter_groups, set_learning_rates
 
 READS = (  # of the settings of the encoder phase
     "lr", "psi_lr", "weight_decay", "warmup", "clip", "precision", "checkpoint_minutes",
@@ -282,6 +282,7 @@ def train_joint(
         state = restored[0]
         sampler.histories.update({int(k): v for k, v in restored[1].items()})
     model.train()
+    computing = encoder_autocast(model.encoder, tokens, rates.precision)
     with (
         open_log(out.path / LOG, state["step"], watch) as log,
         bar(out.label, config.epochs, "epochs", state["epoch"]) as advance,
@@ -291,7 +292,7 @@ def train_joint(
             for k in range(state["batch"], len(batches)):
                 set_learning_rates(optimizer, (epoch + (k + 0.5) / len(batches)) / config.epochs, rates.warmup)
                 generator = np.random.default_rng([seed, epoch, k])
-                with autocast(rates.precision, device):
+                with computing:
                     logits, size = sampler.forward(model, tokens, batches[k], generator, device)
                 ids = sampler.targets(batches[k])
                 if len(ids):

@@ -3,12 +3,13 @@
 import numpy as np
 import pytest
 import torch
-from transformers import AutoModel, AutoTokenizer
+from transformers import AutoModel, AutoTokenizer, T5ForConditionalGeneration
 
-from labeldeconv.encoders.pretrained import load_encoder
+from labeldeconv.encoders.pretrained import load_encoder, wrapped
 from labeldeconv.errors import ConfigError
 from labeldeconv.settings.models import EncoderConfig
-from labeldeconv.testing import encoded
+from labeldeconv.testing import check_encoder, encoded
+from tests.encoders.families import FAMILIES, PROTEINS, SEQUENCES, byte_tokenizer
 
 TEXTS = ["a graph", "label deconvolution", "büßt 日本"]
 
@@ -162,3 +163,119 @@ def test_tokens_are_those_of_the_tokenizer_called_by_its_users(tiny, monkeypatch
     ours = tiny.tokenize(texts, most)
     assert ours == tiny.tokenizer(texts, truncation=True, max_length=most, padding=False)["input_ids"]
     assert max(map(len, ours)) <= most
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_every_family_keeps_the_contract(name, family):
+    check_encoder(lambda: load_encoder(EncoderConfig(name=family(name))))
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_every_family_saves_and_restores(name, family, tmp_path):
+    texts = SEQUENCES if name in PROTEINS else TEXTS
+    start = load_encoder(EncoderConfig(name=family(name), layers=1))
+    with torch.no_grad():
+        for p in start.parameters():
+            p.add_(0.01 * torch.randn_like(p))
+    start.save(tmp_path / "m")
+    restored = load_encoder(EncoderConfig(name=family(name), layers=1))
+    assert not torch.allclose(encode(restored, texts), encode(start, texts), atol=1e-3)
+    restored.restore(tmp_path / "m")
+    torch.testing.assert_close(encode(restored, texts), encode(start, texts))
+    again = load_encoder(EncoderConfig(name=str(tmp_path / "m")))
+    torch.testing.assert_close(encode(again, texts), encode(start, texts))
+    assert {p.dtype for p in again.parameters()} == {torch.float32}
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_the_first_layers_compute_as_in_the_whole_model(name, family):
+    """The first layer of one gives what the first of two does; ESM-C divides by a function of their number."""
+    given = []
+    for layers in (None, 1):
+        encoder = load_encoder(EncoderConfig(name=family(name), layers=layers))
+        of_all = next(m for m in encoder.modules() if isinstance(m, torch.nn.ModuleList) and len(m) == (layers or 2))
+        of_all[0].register_forward_hook(lambda layer, inputs, out: given.append(out[0] if type(out) is tuple else out))
+        encode(encoder, SEQUENCES if name in PROTEINS else TEXTS)
+    torch.testing.assert_close(given[0], given[1], atol=1e-5, rtol=1e-4)
+
+
+def test_of_t5_the_encoder_alone_is_loaded(family):
+    """Against the whole model with its decoder, as transformers runs it."""
+    encoder = load_encoder(EncoderConfig(name=family("t5"))).eval()
+    assert not [name for name, _ in encoder.named_parameters() if "decoder" in name]
+    whole = T5ForConditionalGeneration.from_pretrained(family("t5")).eval()
+    ids = torch.tensor(encoder.tokenize(["a label of the graph"], 64))
+    with torch.no_grad():
+        out = whole(input_ids=ids, decoder_input_ids=torch.zeros(1, 1, dtype=torch.long))
+        torch.testing.assert_close(encoder(ids, torch.ones_like(ids)), out.encoder_last_hidden_state.mean(1))
+
+
+def test_weights_kept_in_bfloat16_are_loaded_in_float32(family, tmp_path):
+    model, tokenizer = (c.from_pretrained(family("qwen3")) for c in (AutoModel, AutoTokenizer))
+    model.to(torch.bfloat16).save_pretrained(tmp_path)
+    tokenizer.save_pretrained(tmp_path)
+    encoder = load_encoder(EncoderConfig(name=str(tmp_path)))
+    assert {p.dtype for p in encoder.parameters()} == {torch.float32}
+    encoder.save(tmp_path / "m")
+    encoder.restore(tmp_path / "m")
+    assert {p.dtype for p in encoder.parameters()} == {torch.float32}
+
+
+def test_a_model_without_a_padding_token_pads_with_its_end_token(family, caplog, tmp_path):
+    caplog.set_level("INFO")
+    for _ in range(2):
+        encoder = load_encoder(EncoderConfig(name=family("qwen3")))
+    assert encoder.pad_id == encoder.tokenizer.eos_token_id == 0
+    assert caplog.messages == ["Qwen3Model: no token for padding; '<|end|>' fills rows up, behind the mask"]
+    torch.testing.assert_close(encode(encoder, TEXTS), encode(encoder, TEXTS, pad=9))
+    encoder.save(tmp_path / "m")
+    assert AutoTokenizer.from_pretrained(tmp_path / "m").pad_token == "<|end|>"  # so that others can batch it too
+
+
+def test_an_empty_text_has_a_token_even_where_there_are_no_special_ones(family):
+    """Attention over no token at all is NaN, and one NaN in a batch is the end of a training."""
+    model = AutoModel.from_pretrained(family("qwen3"))
+    bare = byte_tokenizer(["<|end|>"], "$A", eos_token="<|end|>")
+    encoder = wrapped((model, bare), EncoderConfig())
+    assert encoder.tokenize(["", "a"], 8) == [[0], [65]]
+    assert encode(encoder, ["", "a graph"]).isfinite().all()
+
+
+@pytest.mark.parametrize(("name", "most"), [("roberta", 128), ("xlm-roberta", 128), ("mpnet", 128), ("bert", 130)])
+def test_positions_behind_the_padding_token(name, most, family):
+    """RoBERTa counts positions from behind its padding token, 1: of 130 there are 128, and all of them work."""
+    encoder = load_encoder(EncoderConfig(name=family(name)))
+    assert len(encoder.tokenize(["x" * 500], 512)[0]) == most
+    assert encode(encoder, ["x" * 500], max_tokens=512).isfinite().all()
+
+
+@pytest.mark.parametrize("name", ["tiny", "deberta", "qwen3", "t5"])
+def test_after_restoring_exactly_the_adapters_train_again(name, family, tmp_path):
+    """The defect: GIANT's second level, `encoder.adapt` and GLEM without restart trained all weights."""
+    pytest.importorskip("peft", reason="needs the extra lora")
+    source = EncoderConfig(name=name if name == "tiny" else family(name), lora_rank=2)
+    first = load_encoder(source)
+    wanted = {n: p.shape for n, p in first.named_parameters() if p.requires_grad}
+    with torch.no_grad():
+        for n, p in first.named_parameters():
+            if n in wanted:
+                p.normal_(std=0.3)
+    first.save(tmp_path / "m")
+    second = load_encoder(source)
+    second.restore(tmp_path / "m")
+    assert {n: p.shape for n, p in second.named_parameters() if p.requires_grad} == wanted
+    assert all("lora_" in n for n in wanted)
+    torch.testing.assert_close(
+        encode(second, TEXTS), encode(first, TEXTS), atol=1e-5, rtol=1e-4
+    )  # new ones add nothing
+    frozen = {n: p.detach().clone() for n, p in second.named_parameters() if not p.requires_grad}
+    optimizer = torch.optim.SGD([p for p in second.parameters() if p.requires_grad], lr=0.1)
+    for _ in range(2):
+        ids = torch.tensor(second.train().tokenize(["a graph"], 16))
+        second(ids, torch.ones_like(ids)).square().sum().backward()
+        optimizer.step()
+    assert all(torch.equal(p, frozen[n]) for n, p in second.named_parameters() if n in frozen)
+    second.save(tmp_path / "n")
+    merged = load_encoder(EncoderConfig(name=str(tmp_path / "n")))
+    torch.testing.assert_close(encode(merged, TEXTS), encode(second, TEXTS), atol=1e-5, rtol=1e-4)
+    assert not torch.allclose(encode(merged, TEXTS), encode(first, TEXTS), atol=1e-3)

@@ -13,6 +13,7 @@ from labeldeconv.graph.texts import Texts
 from labeldeconv.runs.fit import attribute_warning
 from labeldeconv.settings.models import EncoderConfig
 from labeldeconv.testing import ENCODER_CHECKS, encoded
+from tests.encoders.families import PROTEINS
 
 # ESM2's own vocabulary
 VOCABULARY = ["<cls>", "<pad>", "<eos>", "<unk>", *"LAGVSERTIDPKQNFYMHWCXBUZO.-", "<null_1>", "<mask>"]
@@ -83,6 +84,21 @@ def test_identity_saves_and_restores(esm, folder, tmp_path):
 @pytest.mark.parametrize("check", ENCODER_CHECKS, ids=lambda check: check.__name__)
 def test_contract(folder, check):
     check(lambda: load_encoder(EncoderConfig(name=str(folder))), None)
+
+
+@pytest.mark.parametrize("name", PROTEINS)
+def test_every_family_s_tokens_are_those_of_its_tokenizer(name, family):
+    """ProtT5 reads residues as words and ends with </s> alone; ESM reads them as letters between two tokens."""
+    encoder = load_encoder(EncoderConfig(name=family(name)))
+    assert isinstance(encoder, ProteinEncoder)
+    clean = ["MKVLAAGW", "ACD", "MXK", "M" * 40]
+    theirs = encoder.tokenizer([" ".join(text) if name == "prot-t5" else text for text in clean])["input_ids"]
+    assert encoder.tokenize(SEQUENCES, 64) == theirs
+    ids = torch.tensor(theirs[:1])
+    mask = torch.ones_like(ids)
+    hidden = encoder.eval().model(input_ids=ids, attention_mask=mask).last_hidden_state
+    begins = 0 if name == "prot-t5" else 1
+    torch.testing.assert_close(encoder(ids, mask), hidden[:, begins:-1].mean(1))
 
 
 def test_residues_by_hand():

@@ -7,9 +7,10 @@ from torch import nn
 
 from labeldeconv.encoders import vocabulary
 from labeldeconv.encoders.pretrained import load_encoder
-from labeldeconv.encoders.tokens import Tokens
+from labeldeconv.encoders.tokens import Tokens, write_tokens
 from labeldeconv.encoders.values import NumberEncoder
 from labeldeconv.encoders.vocabulary import UsedEmbedding, used_tokens, used_vocabulary
+from labeldeconv.graph.texts import Texts
 from labeldeconv.settings.models import EncoderConfig
 from tests.samples import letter_tokens
 
@@ -72,3 +73,25 @@ def test_nothing_is_done_where_it_is_not_worth_it(tmp_path, monkeypatch):
     monkeypatch.setattr(vocabulary, "WORTH", 0.8)
     with used_vocabulary(frozen, tokens):
         assert not any(isinstance(module, UsedEmbedding) for module in frozen.modules())
+
+
+class Shifted(nn.Embedding):
+    """A table that does more than look up, in a way nobody knows of."""
+
+    def forward(self, ids):
+        return super().forward(ids) + 1
+
+
+def test_gemma_s_table_keeps_its_scale_and_an_unknown_kind_stays_whole(family, tmp_path):
+    """The defect: Gemma's vectors are multiplied by sqrt(d), which the table of used vectors forgot."""
+    encoder = load_encoder(EncoderConfig(name=family("gemma3"))).eval()
+    tokens = write_tokens(encoder.tokenizer_part, Texts.from_strings(["abc", "cab a"]), 32, tmp_path)
+    with torch.no_grad():
+        outside = encoder(*tokens.batch(np.arange(2)))
+        with used_vocabulary(encoder, tokens):
+            assert isinstance(encoder.model.get_input_embeddings(), UsedEmbedding)
+            assert torch.equal(encoder(*tokens.batch(np.arange(2))), outside)
+        shifted = Shifted(encoder.vocab_size, 32)
+        encoder.model.set_input_embeddings(shifted)
+        with used_vocabulary(encoder, tokens):
+            assert encoder.model.get_input_embeddings() is shifted

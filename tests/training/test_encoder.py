@@ -1,5 +1,7 @@
 """The encoder loop: learns, accumulates exactly, resumes exactly."""
 
+import contextlib
+import itertools
 import json
 import time
 from dataclasses import dataclass
@@ -12,7 +14,7 @@ from torch import nn
 
 from labeldeconv.encoders import vocabulary
 from labeldeconv.encoders.pretrained import Pretrained, Weights, load_encoder
-from labeldeconv.encoders.tokens import tokens
+from labeldeconv.encoders.tokens import tokens, write_tokens
 from labeldeconv.gnns.architecture import Architecture
 from labeldeconv.gnns.base import Psi
 from labeldeconv.gnns.gcn import GCN
@@ -24,6 +26,7 @@ from labeldeconv.settings.models import EncoderConfig, GNNConfig, TrainConfig
 from labeldeconv.stages.cache import Cache
 from labeldeconv.stages.stage import Folder, session
 from labeldeconv.training import encoder as loop
+from labeldeconv.training import steps
 from labeldeconv.training.encoder import (
     LOG,
     Clock,
@@ -37,7 +40,8 @@ from labeldeconv.training.encoder import (
     train,
     train_encoder,
 )
-from labeldeconv.training.features import features
+from labeldeconv.training.features import export_features, features
+from tests.encoders.families import FAMILIES, PROTEINS, SEQUENCES, TEXTS
 from tests.samples import letter_tokens
 
 n, c = 40, 3
@@ -95,6 +99,62 @@ def test_resumed_equals_straight_to_the_bit(store, tmp_path, monkeypatch):
     for (name, a), b in zip(straight.state_dict().items(), resumed.state_dict().values(), strict=True):
         assert torch.equal(a, b), name
     assert (tmp_path / "a" / LOG).read_text() == (tmp_path / "b" / LOG).read_text()
+
+
+class Kills:
+    """A step that dies at some calls."""
+
+    def __init__(self, real, *at):
+        self.real, self.at, self.calls = real, at, 0
+
+    def __call__(self, *args):
+        self.calls += 1
+        if self.calls in self.at:
+            raise KeyboardInterrupt
+        return self.real(*args)
+
+
+IN_PRECISIONS = [*itertools.product(FAMILIES, ("float32", "bfloat16")), ("bert", "auto"), ("deberta", "auto")]
+
+
+@pytest.mark.parametrize(("name", "precision"), IN_PRECISIONS, ids="-".join)
+def test_every_family_trains_resumes_and_exports_in_every_precision(name, precision, family, tmp_path, monkeypatch):
+    """On hardware with bfloat16, which 'auto' then takes: no exception, resumed equals straight to the bit, and the
+    features of the trained encoder are near those in float32."""
+    monkeypatch.setattr(steps, "_native_bfloat16", lambda device: True)
+    texts = Texts.from_strings([*(SEQUENCES if name in PROTEINS else TEXTS), ""] * 2)
+    m = len(texts)
+    start = Pretrained(EncoderConfig(name=family(name)))
+    (tmp_path / "tokens").mkdir()
+    store = write_tokens(start.tokenizer, texts, 24, tmp_path / "tokens")
+    settings = config(precision=precision, batch_nodes=4, epochs=1, gradient_checkpointing=name in ("deberta", "qwen3"))
+    trained, real = [], loop._step
+    for folder, kills in (("straight", ()), ("killed", (2,))):
+        (tmp_path / folder).mkdir()
+        monkeypatch.setattr(loop, "_step", Kills(real, *kills))
+        for _ in range(1 + len(kills)):
+            torch.manual_seed(1)
+            encoder = start.load()
+            objective = Objective(encoder, nn.Linear(encoder.dim, c), InverseLabels(np.full((m, 2, c), 1 / c)), TASK)
+            with contextlib.suppress(KeyboardInterrupt), vocabulary.used_vocabulary(encoder, store):
+                train_encoder(objective, store, np.arange(m), settings, 0, Folder(tmp_path / folder))
+        trained.append(objective)
+    before, after = start.load().state_dict(), trained[0].encoder.state_dict()
+    assert any(not torch.equal(before[key], after[key]) for key in before)
+    for (key, a), b in zip(trained[0].state_dict().items(), trained[1].state_dict().values(), strict=True):
+        assert torch.equal(a, b), key
+    assert all(value.isfinite().all() for value in after.values())
+    encoder.save(tmp_path / "saved")
+    exported = []
+    for asked in (precision, "float32"):
+        encoder = start.load()
+        encoder.restore(tmp_path / "saved")
+        (tmp_path / f"to {len(exported)}").mkdir()
+        export_features(encoder, store, Folder(tmp_path / f"to {len(exported)}"), asked)
+        exported.append(torch.from_numpy(np.load(tmp_path / f"to {len(exported)}" / "values.npy")).float())
+    told = np.arange(m) % 5 < (4 if name in PROTEINS else 5)  # an empty sequence has no residues, and zeros
+    assert torch.cosine_similarity(*(x[told] for x in exported)).min() > 0.99
+    assert torch.equal(*exported) == (precision == "float32")
 
 
 def test_accumulation_equals_one_large_batch(store, tmp_path):

@@ -7,10 +7,16 @@ import pytest
 import torch
 from torch import nn
 
+from labeldeconv.encoders.pretrained import load_encoder
+from labeldeconv.encoders.tokens import write_tokens
+from labeldeconv.graph.texts import Texts
+from labeldeconv.settings.models import EncoderConfig
 from labeldeconv.stages.watch import Watch
 from labeldeconv.training import steps
 from labeldeconv.training.steps import (
     autocast,
+    encoder_autocast,
+    fused_optimizer,
     open_log,
     parameter_groups,
     resolved_precision,
@@ -51,10 +57,62 @@ def test_precision(precision, dtype):
 @pytest.mark.parametrize(("fast", "precision"), [(True, "bfloat16"), (False, "float32")])
 def test_precision_is_chosen_by_the_hardware(fast, precision, monkeypatch):
     assert resolved_precision("auto", CPU) in ("float32", "bfloat16")
-    monkeypatch.setattr(steps, "_fast_bfloat16", lambda device: fast)
+    monkeypatch.setattr(steps, "_native_bfloat16", lambda device: fast)
     assert resolved_precision("auto", CPU) == precision
     with autocast("auto", CPU):
         assert torch.is_autocast_enabled("cpu") == fast
+
+
+@pytest.mark.parametrize(("capability", "precision"), [((7, 5), "float32"), ((8, 0), "bfloat16"), ((9, 0), "bfloat16")])
+def test_a_gpu_that_emulates_bfloat16_is_not_asked_for_it(capability, precision, monkeypatch):
+    """torch says that a T4 (7.5) supports bfloat16, since it can emulate it."""
+    asked = []
+    monkeypatch.setattr(torch.version, "hip", None)
+    monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda including_emulation=True: True)
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: asked.append(device) or capability)
+    assert resolved_precision("auto", torch.device("cuda:1")) == precision
+    assert asked == [torch.device("cuda:1")]  # of the device in use, not of the first one
+
+
+@pytest.mark.parametrize("test", ["_is_avx512_bf16_supported", "_is_amx_tile_supported"])
+@pytest.mark.parametrize("has", [True, False])
+def test_a_cpu_is_asked_for_its_instructions(test, has, monkeypatch):
+    for name in ("_is_avx512_bf16_supported", "_is_amx_tile_supported"):
+        monkeypatch.setattr(torch.cpu, name, lambda name=name: has and name == test)
+    assert resolved_precision("auto", CPU) == ("bfloat16" if has else "float32")
+
+
+def test_a_device_without_autocast_computes_in_float32(caplog):
+    meta = torch.device("meta")
+    for _ in range(2):
+        assert resolved_precision("bfloat16", meta) == "float32"
+    assert resolved_precision("auto", meta) == "float32"
+    with autocast("bfloat16", meta):
+        assert nn.Linear(2, 2, device="meta")(torch.zeros(1, 2, device="meta")).dtype == torch.float32
+    assert caplog.messages == ["warning: train.precision: torch has no bfloat16 autocast on 'meta'; float32 is used"]
+
+
+def test_an_encoder_is_tried_on_its_longest_nodes(family, tmp_path, caplog):
+    """The first nodes may be empty; DeBERTa is mended before its first batch, and only for bfloat16."""
+    encoder = load_encoder(EncoderConfig(name=family("deberta")))
+    texts = Texts.from_strings(["", "", "abc", "a longer text", "ab"])
+    tokens = write_tokens(encoder.tokenizer_part, texts, 32, tmp_path)
+    seen = []
+    monkey = encoder.forward
+    encoder.forward = lambda ids, mask: seen.append(mask.sum(1).tolist()) or monkey(ids, mask)
+    encoder_autocast(encoder, tokens, "float32")
+    assert (seen, caplog.messages) == ([], [])
+    with encoder_autocast(encoder, tokens, "bfloat16"):
+        assert encoder(*tokens.batch(np.arange(5))).isfinite().all()
+    assert sorted(seen[0]) == [5, 15]
+    assert len(caplog.messages) == 1
+
+
+@pytest.mark.parametrize(("device", "fused"), [("cpu", True), ("cuda", True), ("meta", False)])
+def test_one_kernel_where_torch_has_one(device, fused):
+    assert fused_optimizer(torch.device(device)) == fused
+    if device != "cuda":
+        torch.optim.AdamW([torch.zeros(2, device=device, requires_grad=True)], fused=fused)
 
 
 class Heard:
