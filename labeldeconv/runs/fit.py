@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch import nn
 
 from labeldeconv.data.catalog import suggestions
 from labeldeconv.data.opening import open_data
@@ -233,14 +234,27 @@ def prepare(settings: Config, graph: AttributedGraph, parts: Parts | None = None
     inductive = settings.setting == "inductive"
     if inductive and settings.train.psi_init == "gnn":
         raise ConfigError("setting 'inductive': train.psi_init 'fresh' expected, since there is no first GNN")
+    architecture = Architecture.of(settings.gnn, parts.gnn)
+    _check_norms(settings, architecture)
     return Run(
         graph=graph.training_view() if inductive else graph,
         whole=graph,
         settings=settings,
         encoder=Weights(Pretrained(settings.encoder, parts.encoder)),
-        architecture=Architecture.of(settings.gnn, parts.gnn),
+        architecture=architecture,
         device=_device(settings.device),
     )
+
+
+def _check_norms(settings: Config, architecture: Architecture) -> None:
+    """Refuse a last GNN with BatchNorm that would start from a psi with LayerNorm: their weights do not fit."""
+    if settings.gnn.init != "psi" or settings.train.psi_norm != "layer":
+        return
+    if any(isinstance(module, nn.BatchNorm1d) for module in architecture.sample.modules()):
+        raise ConfigError(
+            f"gnn.init 'psi' with train.psi_norm 'layer': {architecture.name} has BatchNorm, which cannot start from "
+            "psi's LayerNorm; train.psi_norm 'batch' or 'running', or gnn.init 'fresh' expected"
+        )
 
 
 def fit_config(

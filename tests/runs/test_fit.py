@@ -260,3 +260,18 @@ def test_off_a_terminal_every_stage_is_a_line(tmp_path):
     assert all(any(label in line for line in told.splitlines()) for label in ("tokens", "first gnn", "hops", "train"))
     quiet = subprocess.run([*run, "--quiet"], env=env, capture_output=True, text=True, check=True).stderr
     assert quiet == ""
+
+
+def test_psi_s_layer_norms_cannot_become_the_gnn_s_batch_norms(tmp_path):
+    """The defect: the run died after the encoder phase. It is refused before anything runs, and only where it is so."""
+    settings = {"train__psi_norm": "layer", "gnn__init": "psi", "gnn__layers": 2, "gnn__hidden": 8}
+    settings |= {"out": tmp_path / "run", "cache": tmp_path / "cache"}
+    with pytest.raises(ConfigError) as told:
+        fit("planted:60", method="fne", gnn="gcn", **settings, **QUICK)
+    for word in ("gnn.init 'psi'", "train.psi_norm 'layer'", "gcn", "'batch' or 'running'", "gnn.init 'fresh'"):
+        assert word in str(told.value)
+    assert not (tmp_path / "run.partial").exists()
+    assert not list((tmp_path / "cache").glob("tokens/*"))
+    fit("planted:60", method="fne", gnn="gcn", gnn__options={"norm": "layer"}, **settings, **QUICK)
+    for norm in ("batch", "running"):
+        fit("planted:60", method="fne", gnn="gcn", **{**settings, "train__psi_norm": norm}, **QUICK)
