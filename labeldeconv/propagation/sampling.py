@@ -7,12 +7,16 @@ by a larger weight, so that a sampled row is an unbiased estimate of the full on
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
+from itertools import pairwise
 from typing import Any
 
+import numba
 import numpy as np
 
 from labeldeconv.errors import MissingExtra
 from labeldeconv.propagation.adjacency import Adjacency
+from labeldeconv.propagation.kernel.draw import draw, number
 from labeldeconv.settings.models import AdjacencyConfig
 
 
@@ -21,22 +25,20 @@ def sample_rows(
 ) -> tuple[np.ndarray, Adjacency]:
     """The rows of `targets` (t,), distinct, with at most `fanout` neighbours each, drawn without replacement.
 
-    Returns the sources (s,), which begin with the targets, and the rows (t, s) over them.
+    Returns the sources (s,), which begin with the targets, and the rows (t, s) over them. A `fanout` needs a
+    `generator`, of which one number is taken, however many neighbours are drawn.
     """
-    first = adj.indptr[targets]
-    degree = adj.indptr[targets + 1] - first
-    counts = degree if fanout is None else np.minimum(degree, fanout)
-    start = np.cumsum(counts) - counts
-    entries = np.repeat(first - start, counts) + np.arange(counts.sum())  # the first neighbours of every row
-    if fanout is not None and generator is not None:
-        cut = np.flatnonzero(degree > fanout)
-        places = start[cut, None] + np.arange(fanout)
-        entries[places] = first[cut, None] + _distinct(degree[cut], fanout, generator)
-    columns = adj.indices[entries].astype(np.int64)
-    sources = np.concatenate([targets, np.setdiff1d(columns, targets)])
-    order = np.argsort(sources, kind="stable")
-    local = order[np.searchsorted(sources, columns, sorter=order)]
-    return sources, _part(adj, targets, sources, np.append(start, len(entries)), local, entries)
+    key = 0
+    if fanout is not None:
+        if generator is None:
+            raise ValueError("sample_rows: a generator is needed to draw a fan-out of neighbours")
+        key = int(generator.integers(1 << 63))
+    features = adj.edge_features
+    starts, columns, edges = draw(
+        adj.indptr, adj.indices, targets, fanout, key, None if features is None else features.index
+    )
+    sources, places = number(columns, targets, adj.num_sources)
+    return sources, _part(adj, targets, sources, starts, places, edges)
 
 
 def sample_blocks(
@@ -49,6 +51,14 @@ def sample_blocks(
         nodes, rows = sample_rows(adj, nodes, fanout, generator)
         blocks.insert(0, rows)
     return nodes, blocks
+
+
+def row_blocks(adj: Adjacency, targets: np.ndarray, most_entries: int, most_sources: int) -> list[np.ndarray]:
+    """Targets (m,) in order, in blocks whose rows have so many entries and sources at most; one row may have more."""
+    count = most_sources < adj.num_sources  # else no block can have too many
+    stamps = np.zeros(adj.num_sources if count else 0, np.int32)
+    bounds = _cut(adj.indptr, adj.indices, np.ascontiguousarray(targets), most_entries, most_sources, stamps)
+    return [targets[lo:hi] for lo, hi in pairwise(bounds.tolist())]
 
 
 def induced(adj: Adjacency, nodes: np.ndarray) -> Adjacency:
@@ -66,7 +76,8 @@ def induced(adj: Adjacency, nodes: np.ndarray) -> Adjacency:
     rows, columns = np.concatenate([rows[kept], alone]), np.concatenate([columns[kept], alone])
     order = np.argsort(rows, kind="stable")
     indptr = np.concatenate([[0], np.cumsum(np.bincount(rows, minlength=len(nodes)))])
-    return _part(adj, nodes, nodes, indptr, columns[order], borrowed[order])
+    edges = None if adj.edge_features is None else adj.edge_features.index[borrowed[order]]
+    return _part(adj, nodes, nodes, indptr, columns[order], edges)
 
 
 def metis() -> Any:
@@ -93,26 +104,15 @@ def partition(adj: Adjacency, parts: int) -> list[np.ndarray]:
     return [ids for ids in np.split(order, bounds) if len(ids)]
 
 
-def _distinct(sizes: np.ndarray, count: int, generator: np.random.Generator) -> np.ndarray:
-    """(r, count) distinct numbers below sizes[r] >= count, uniform: Floyd's algorithm over all rows at once."""
-    drawn = np.empty((len(sizes), count), dtype=np.int64)
-    for j in range(count):
-        last = sizes - count + j
-        new = generator.integers(0, last + 1)
-        taken = (drawn[:, :j] == new[:, None]).any(1)
-        drawn[:, j] = np.where(taken, last, new)
-    return drawn
-
-
 def _part(
     adj: Adjacency,
     targets: np.ndarray,
     sources: np.ndarray,
     indptr: np.ndarray,
     indices: np.ndarray,
-    entries: np.ndarray,
+    edges: np.ndarray | None,
 ) -> Adjacency:
-    """Rows of A-hat with some of their entries, given by position; weights grow by full / kept degree."""
+    """Rows of A-hat with some of their entries (m,); weights grow by full / kept degree. `edges` are the given ones."""
     full = adj.indptr[targets + 1] - adj.indptr[targets]
     grown = (full / np.maximum(np.diff(indptr), 1)).astype(np.float32)
     return Adjacency(
@@ -122,5 +122,44 @@ def _part(
         None if adj.right is None else adj.right[sources],
         symmetric=False,
         sources=len(sources),
-        edge_features=None if adj.edge_features is None else adj.edge_features.select(entries),
+        edge_features=None if adj.edge_features is None or edges is None else replace(adj.edge_features, index=edges),
     )
+
+
+@numba.njit(cache=True, nogil=True)
+def _cut(
+    indptr: np.ndarray, indices: np.ndarray, targets: np.ndarray, entries: int, sources: int, stamps: np.ndarray
+) -> np.ndarray:
+    """Bounds of blocks of at most so many entries and sources; empty `stamps` say that sources need not be counted.
+
+    A row goes into the open block unless that would be too much for it; then it opens the next one.
+    """
+    bounds, blocks = np.empty(len(targets) + 1, np.int64), 0
+    bounds[0] = 0
+    held, used = 0, 0
+    for i in range(len(targets)):
+        first, end = indptr[targets[i]], indptr[targets[i] + 1]
+        new = _stamp(indices, first, end, targets[i], blocks + 1, stamps)
+        if i > bounds[blocks] and (held + end - first > entries or used + new > sources):
+            blocks += 1
+            bounds[blocks], held, used = i, 0, 0
+            new = _stamp(indices, first, end, targets[i], blocks + 1, stamps)
+        held, used = held + end - first, used + new
+    if len(targets):
+        blocks += 1
+        bounds[blocks] = len(targets)
+    return bounds[: blocks + 1]
+
+
+@numba.njit(cache=True, nogil=True)
+def _stamp(indices: np.ndarray, first: int, end: int, target: int, block: int, stamps: np.ndarray) -> np.int64:
+    """Stamp a row's target and columns with the number of the block; returns how many had another stamp."""
+    if len(stamps) == 0:
+        return np.int64(0)
+    new = np.int64(stamps[target] != block)
+    stamps[target] = block
+    for p in range(first, end):
+        column = np.uint64(indices[p])
+        new += stamps[column] != block
+        stamps[column] = block
+    return new

@@ -23,7 +23,7 @@ from labeldeconv.propagation.adjacency import Adjacency
 from labeldeconv.propagation.hop_rows import hop_features, read_rows
 from labeldeconv.propagation.sampling import induced, partition, sample_blocks
 from labeldeconv.settings.models import GNNConfig
-from labeldeconv.training.layerwise import infer
+from labeldeconv.training.layerwise import infer, take_rows
 
 
 @dataclass(frozen=True)
@@ -83,11 +83,19 @@ class NeighborFeed:
         self.batch_nodes, self.fanouts = batch_nodes, fanouts
 
     def batches(self, nodes: np.ndarray, generator: np.random.Generator) -> Iterator[Batch]:
-        """Random batches of at most `batch_nodes`; every batch keeps the neighbours it drew."""
-        for seeds in _shuffled(nodes, self.batch_nodes, generator):
-            ids, blocks = sample_blocks(self.adj, seeds, self.fanouts, generator)
-            x = _tensor(self.features[ids], self.device)
-            yield Batch(seeds, partial(_along, x=x, blocks=blocks))
+        """Random batches of at most `batch_nodes`, drawn while the one before trains.
+
+        Every batch draws by a key of its own, taken from the generator in this thread: others may use it meanwhile.
+        """
+        parts = _shuffled(nodes, self.batch_nodes, generator)
+        for seeds, x, blocks in ahead(self._sample, ((part, int(generator.integers(1 << 63))) for part in parts)):
+            yield Batch(seeds, partial(_along, x=x.to(self.device), blocks=blocks))
+
+    def _sample(self, item: tuple[np.ndarray, int]) -> tuple[np.ndarray, Tensor, list[Adjacency]]:
+        """Seeds (b,) and a key to the seeds, the inputs (s, d) of their neighbourhood and its blocks."""
+        seeds, key = item
+        ids, blocks = sample_blocks(self.adj, seeds, self.fanouts, np.random.default_rng(key))
+        return seeds, take_rows(self.features, ids), blocks
 
     def predict(self, gnn: GNN, nodes: np.ndarray) -> Tensor:
         """Logits (m, c), layer by layer."""

@@ -3,6 +3,7 @@
 import numpy as np
 import torch
 
+from labeldeconv.propagation import edge_features
 from labeldeconv.propagation.adjacency import Adjacency
 from labeldeconv.settings.models import AdjacencyConfig
 
@@ -42,3 +43,18 @@ def test_without_features_and_without_edges():
 def test_float16_values_come_out_as_float32():
     adj = Adjacency.from_edges(EDGES, 4).with_edge_features(EDGES, VALUES.astype(np.float16))
     assert adj.edge_values(CPU).dtype == torch.float32
+
+
+def test_values_in_threads_are_those_of_numpy(monkeypatch):
+    """float32 goes through the kernel, float16 through numpy; a memory map, read-only, is as good."""
+    monkeypatch.setattr(edge_features, "SMALL", 0)
+    rng = np.random.default_rng(0)
+    edges, values = rng.integers(0, 50, (2, 300)), rng.normal(size=(300, 3)).astype(np.float16)
+    adj = Adjacency.from_edges(edges, 50, AdjacencyConfig(self_loops=True))
+    expected = adj.with_edge_features(edges, values).edge_values(CPU)
+    for dtype in (np.float32, np.float64):
+        given = values.astype(dtype)
+        given.flags.writeable = False
+        found = adj.with_edge_features(edges, given).edge_values(CPU)
+        assert found.dtype == torch.float32
+        torch.testing.assert_close(found, expected, rtol=0, atol=1e-6)

@@ -8,7 +8,7 @@ import torch
 
 from labeldeconv.errors import MissingExtra
 from labeldeconv.propagation.adjacency import Adjacency, propagate
-from labeldeconv.propagation.sampling import induced, partition, sample_blocks, sample_rows
+from labeldeconv.propagation.sampling import induced, partition, row_blocks, sample_blocks, sample_rows
 from labeldeconv.settings.models import AdjacencyConfig
 from tests.samples import random_edges
 
@@ -71,6 +71,48 @@ def test_edge_features_follow_their_entries():
         s, t = sources[s], targets[t]
         if s != t:
             assert {s, t} == set(EDGES[:, int(v)])
+
+
+def test_blocks_are_cut_by_entries():
+    """Rows of 3, 1, 2 and 5 entries, at most four in a block; a longer row has a block of its own."""
+    adj = Adjacency(np.array([0, 3, 4, 6, 11]), np.zeros(11, np.int32), None, None, symmetric=False)
+    assert [ids.tolist() for ids in row_blocks(adj, np.arange(4), 4, 9)] == [[0, 1], [2], [3]]
+    assert [ids.tolist() for ids in row_blocks(adj, np.array([3, 0]), 4, 9)] == [[3], [0]]
+    assert row_blocks(adj, np.empty(0, np.int64), 4, 9) == []
+
+
+def test_blocks_are_cut_by_sources():
+    """0 - 1, 0 - 2, 3 - 4: rows 0, 1 and 2 share three sources, rows 3 and 4 two more."""
+    adj = Adjacency.from_edges(np.array([[0, 0, 3], [1, 2, 4]]), 5)
+    assert [ids.tolist() for ids in row_blocks(adj, np.arange(5), 99, 3)] == [[0, 1, 2], [3, 4]]
+    assert [ids.tolist() for ids in row_blocks(adj, np.arange(5), 99, 4)] == [[0, 1, 2], [3, 4]]
+    assert [ids.tolist() for ids in row_blocks(adj, np.arange(5), 99, 5)] == [[0, 1, 2, 3, 4]]
+    assert [ids.tolist() for ids in row_blocks(adj, np.array([1, 3, 2]), 99, 2)] == [[1], [3], [2]]
+
+
+def test_sampled_edges_are_edges_and_draws_follow_the_seed():
+    """Every sampled entry stands in the CSR; equal seeds draw alike; one number is taken from the generator."""
+    adj = Adjacency.from_edges(EDGES, n, BOTH[1])
+    known = set(zip(np.repeat(np.arange(n), np.diff(adj.indptr)).tolist(), adj.indices.tolist(), strict=True))
+    ids, blocks = sample_blocks(adj, np.array([4, 8, 1]), [3, 2, 4], np.random.default_rng(5))
+    nodes = ids
+    for rows, fanout in zip(blocks, (3, 2, 4), strict=True):
+        targets = np.repeat(nodes[: rows.num_nodes], np.diff(rows.indptr))
+        pairs = list(zip(targets.tolist(), nodes[rows.indices].tolist(), strict=True))
+        assert len(set(pairs)) == len(pairs)
+        assert set(pairs) <= known
+        assert np.diff(rows.indptr).max() == fanout
+        nodes = nodes[: rows.num_nodes]
+    again, others = sample_blocks(adj, np.array([4, 8, 1]), [3, 2, 4], np.random.default_rng(5))
+    np.testing.assert_array_equal(ids, again)
+    for a, b in zip(blocks, others, strict=True):
+        np.testing.assert_array_equal(a.indices, b.indices)
+    one, two = np.random.default_rng(5), np.random.default_rng(5)
+    sample_rows(adj, np.arange(n), 2, one)
+    two.integers(1 << 63)
+    assert one.integers(1 << 63) == two.integers(1 << 63)
+    with pytest.raises(ValueError, match="generator is needed"):
+        sample_rows(adj, np.arange(n), 2)
 
 
 def test_induced_keeps_inner_edges_and_lone_nodes():

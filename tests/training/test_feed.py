@@ -33,6 +33,24 @@ def test_neighbour_batches_with_all_neighbours_equal_forward(tmp_path):
     assert sorted(seen) == list(range(n))
 
 
+def test_batches_drawn_ahead_follow_the_seed_whoever_else_draws(tmp_path):
+    """Two feeds of one generator, as consistency training has them, give the same batches every time."""
+    gnn = GCN(d, c, layers=2, hidden=8, dropout=0.0).eval()
+    adj = Adjacency.from_edges(EDGES, n, BOTH[1])
+    feed = make_feed(
+        gnn, X.astype(np.float16), adj, GNNConfig(batching="neighbors", fanouts=[2], batch_nodes=6), tmp_path, CPU
+    )
+
+    def logits():
+        generator = np.random.default_rng(0)
+        pairs = zip(*(feed.batches(nodes, generator) for nodes in (np.arange(20), np.arange(20, n))), strict=True)
+        return torch.cat([b.logits(gnn).detach() for pair in pairs for b in pair])
+
+    first = logits()
+    for _ in range(5):
+        torch.testing.assert_close(logits(), first, rtol=0, atol=0)
+
+
 def test_wrong_settings_are_named(tmp_path):
     adj = Adjacency.from_edges(EDGES, n)
     with pytest.raises(ConfigError, match=r"gnn.fanouts: 1 or 2 numbers expected for GCN, got \[3, 3, 3\]"):

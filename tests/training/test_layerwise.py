@@ -6,9 +6,10 @@ import torch
 
 from labeldeconv.gnns.base import GNNS
 from labeldeconv.propagation.adjacency import Adjacency
+from labeldeconv.propagation.sampling import row_blocks
 from labeldeconv.settings.models import AdjacencyConfig
 from labeldeconv.training import layerwise
-from labeldeconv.training.layerwise import infer, row_blocks
+from labeldeconv.training.layerwise import infer, take_rows
 from tests.samples import random_edges
 
 n, d, c = 40, 5, 3
@@ -17,11 +18,14 @@ X = np.random.default_rng(0).normal(size=(n, d)).astype(np.float32)
 ADJ = Adjacency.from_edges(EDGES, n, AdjacencyConfig(normalization="symmetric", self_loops=True))
 
 
+@pytest.mark.parametrize("limit", [{"BLOCK_ENTRIES": 50}, {"BLOCK_BYTES": 4 * d * 15}])
 @pytest.mark.parametrize("name", [name for name in GNNS if GNNS[name].feed == "graph"])
-def test_layerwise_inference_equals_forward(name, tmp_path, monkeypatch):
-    monkeypatch.setattr(layerwise, "BLOCK_ENTRIES", 50)
+def test_layerwise_inference_equals_forward(name, limit, tmp_path, monkeypatch):
+    for setting, value in limit.items():
+        monkeypatch.setattr(layerwise, setting, value)
     gnn = GNNS[name](d, c, layers=3, hidden=8).eval()
-    assert len(row_blocks(ADJ, np.arange(n))) > 3
+    entries, sources = layerwise.BLOCK_ENTRIES, layerwise.BLOCK_BYTES // (4 * d)
+    assert len(row_blocks(ADJ, np.arange(n), entries, sources)) > 3
     nodes = np.array([3, 30, 11])
     with torch.inference_mode():
         expected = gnn(torch.from_numpy(X), ADJ)[nodes]
@@ -29,9 +33,41 @@ def test_layerwise_inference_equals_forward(name, tmp_path, monkeypatch):
     torch.testing.assert_close(got, expected, atol=1e-5, rtol=1e-4)
 
 
-def test_blocks_are_cut_by_entries(monkeypatch):
-    """Rows of 3, 1, 2 and 5 entries, cut wherever another four are full: 3, 4, 6 and 11 in sum."""
-    adj = Adjacency(np.array([0, 3, 4, 6, 11]), np.zeros(11, np.int32), None, None, symmetric=False)
-    monkeypatch.setattr(layerwise, "BLOCK_ENTRIES", 4)
-    assert [ids.tolist() for ids in row_blocks(adj, np.arange(4))] == [[0], [1, 2], [3]]
-    assert [ids.tolist() for ids in row_blocks(adj, np.array([3, 0]))] == [[3], [0]]
+def test_edge_features_reach_every_block(tmp_path, monkeypatch):
+    monkeypatch.setattr(layerwise, "BLOCK_ENTRIES", 30)
+    values = np.random.default_rng(1).normal(size=(EDGES.shape[1], 2)).astype(np.float32)
+    adj = ADJ.with_edge_features(EDGES, values)
+    gnn = GNNS["gat"](d, c, layers=2, hidden=8, edge_dim=2).eval()
+    with torch.inference_mode():
+        expected = gnn(torch.from_numpy(X), adj)
+        got = infer(gnn, X, adj, np.arange(n), tmp_path, torch.device("cpu"))
+    torch.testing.assert_close(got, expected, atol=1e-5, rtol=1e-4)
+    without = ADJ.with_edge_features(EDGES, 0 * values)
+    assert not torch.allclose(gnn(torch.from_numpy(X), without), expected)
+
+
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
+def test_rows_come_as_float32_from_any_type(dtype):
+    ids = np.array([5, 1, 5])
+    found = take_rows(X.astype(dtype), ids)
+    assert found.dtype == torch.float32
+    np.testing.assert_array_equal(found.numpy(), X.astype(dtype)[ids].astype(np.float32))
+
+
+def test_memory_is_set_by_the_block(tmp_path, monkeypatch):
+    """The largest input a step sees is within the limit on sources, and no step sees more entries than allowed."""
+    monkeypatch.setattr(layerwise, "BLOCK_ENTRIES", 60)
+    monkeypatch.setattr(layerwise, "BLOCK_BYTES", 4 * 8 * 25)
+    gnn = GNNS["gcn"](8, c, layers=3, hidden=8).eval()
+    seen = []
+    steps = gnn.steps()
+
+    def watched(step):
+        return lambda h, rows: (seen.append((len(h), len(rows.indices))), step(h, rows))[1]
+
+    monkeypatch.setattr(gnn, "steps", lambda: [watched(step) for step in steps])
+    with torch.inference_mode():
+        infer(gnn, np.ones((n, 8), np.float32), ADJ, np.arange(n), tmp_path, torch.device("cpu"))
+    assert max(sources for sources, _ in seen) <= 25
+    assert max(entries for _, entries in seen) <= 60
+    assert sum(entries for _, entries in seen) == 3 * len(ADJ.indices)

@@ -290,7 +290,7 @@ class _Emit:
 
 
 @intrinsic
-def _prefetch(context: Any, address: Any) -> Any:
+def prefetch(context: Any, address: Any) -> Any:
     """Ask for the cache line at an address (uint64)."""
 
     def emit(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> Any:
@@ -363,10 +363,10 @@ def _gather_tiles(
         for i in range(hi - lo):
             if i + NEXT < hi - lo:
                 soon = first + np.uint64(4 * at[i + NEXT])
-                _prefetch(soon)
-                _prefetch(soon + line)
+                prefetch(soon)
+                prefetch(soon + line)
                 for k in range(0, width, LINE):
-                    _prefetch(sums + np.uint64((i + NEXT) * width + k))
+                    prefetch(sums + np.uint64((i + NEXT) * width + k))
             start, end = at[i], indptr[lo + i + 1]
             stop = start
             while stop < end and (indices[stop] < limit or limit >= sources):
