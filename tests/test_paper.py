@@ -1,21 +1,26 @@
 """Each equation, proposition and worked example of the paper that the code rests on, by name."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
 
 from labeldeconv import fit
+from labeldeconv.analysis.spectrum import spectrum
 from labeldeconv.data.sets.planted import planted
 from labeldeconv.encoders.pretrained import load_encoder
 from labeldeconv.gnns.base import Psi
 from labeldeconv.gnns.gcn import GCN
+from labeldeconv.gnns.spectral import SpeGNN
 from labeldeconv.graph.task import Task
 from labeldeconv.labels.hops import hop_labels
 from labeldeconv.labels.inverse import InverseLabels
-from labeldeconv.propagation.adjacency import Adjacency
+from labeldeconv.propagation.adjacency import Adjacency, propagate
 from labeldeconv.settings.models import AdjacencyConfig, EncoderConfig
 from labeldeconv.training.encoder import Objective
+from tests.analysis.closed_forms import cycle, path
 from tests.samples import random_edges
 
 # Section 4.1: G = ({1,2,3,4}, {(1,2),(2,1),(3,4),(4,3)}), X = (e1, e2, e2, e3), Y = (e2, e1, e3, e2).
@@ -74,44 +79,301 @@ def test_proposition_1_inverse_is_a_polynomial(seed):
     np.testing.assert_allclose(powers @ gamma, inverse.ravel(), atol=1e-6 * np.abs(inverse).max())
 
 
-def deconvolve(A: np.ndarray, attributes: np.ndarray, labels: np.ndarray, hops: int) -> np.ndarray:
-    """F_LD = X beta at argmin_{beta, gamma} |X beta - sum_i gamma_i A^i Y|^2 with sum gamma = 1, in closed form."""
-    K = [np.linalg.matrix_power(A, i) @ labels for i in range(hops + 1)]
+def in_full_precision(adj: Adjacency) -> Adjacency:
+    """The same A-hat with 1 / degree in float64, so that a loss of 0 is 0 to twelve digits."""
+    degree = np.diff(adj.indptr).astype(np.float64)
+    if adj.right is None:
+        return replace(adj, left=1 / degree)
+    return replace(adj, left=degree**-0.5, right=degree**-0.5)
+
+
+def best_gamma(K: list[np.ndarray], attributes: np.ndarray) -> np.ndarray:
+    """argmin over gamma (h,) of min_beta |X beta - Y(gamma)|^2 / |Y(gamma)|^2, in closed form.
+
+    The division leaves out gamma = 0 and gammas that make a small Y(gamma), which every X fits.
+    """
     project = attributes @ np.linalg.pinv(attributes)
-    residuals = np.stack([(k - project @ k).ravel() for k in K], axis=1)  # what X cannot express of each hop
-    _, _, right = np.linalg.svd(residuals, full_matrices=True)
-    gamma = right[-1] / right[-1].sum()
-    return project @ sum(g * k for g, k in zip(gamma, K, strict=True))
+    hops = np.stack([k.ravel() for k in K], axis=1)  # (n * c, h)
+    beyond = np.stack([(k - project @ k).ravel() for k in K], axis=1)  # what X cannot express of each hop
+    _, sizes, right = np.linalg.svd(hops, full_matrices=False)
+    kept = sizes > 1e-12 * sizes[0]
+    unit = right[kept].T / sizes[kept]  # (h, r): gammas with orthonormal Y(gamma)
+    return unit @ np.linalg.svd(beyond @ unit)[2][-1]
 
 
-def gnn_loss(A: np.ndarray, features: np.ndarray, labels: np.ndarray, hops: int) -> float:
-    """min over W_i of the mean squared error of sum_i A^i F W_i: at least as good as any spectral GNN on F."""
-    inputs = np.concatenate([np.linalg.matrix_power(A, i) @ features for i in range(hops + 1)], axis=1)
-    return float(np.mean((inputs @ np.linalg.lstsq(inputs, labels, rcond=1e-10)[0] - labels) ** 2))
+def mix(gamma: np.ndarray, K: list[np.ndarray]) -> np.ndarray:
+    """Y(gamma) = sum_i gamma_i K_i (n, c)."""
+    return sum(g * k for g, k in zip(gamma, K, strict=True))
+
+
+def gnn_loss(adj: Adjacency, features: np.ndarray, labels: np.ndarray, hops: int) -> float:
+    """min over W_i of |sum_i A-hat^i F W_i - Y|^2 / |Y|^2: no phi(A-hat) F W of so many hops has less."""
+    inputs = np.concatenate(list(propagate(adj, features, hops)), axis=1)
+    error = inputs @ np.linalg.lstsq(inputs, labels, rcond=1e-10)[0] - labels
+    return float(np.square(error).sum() / np.square(labels).sum())
+
+
+def spectral_gnn(theta: np.ndarray, W: np.ndarray) -> SpeGNN:
+    """phi(A-hat) F W in float64, with the given coefficients theta (h,) of phi and W (d, c)."""
+    gnn = SpeGNN(*W.shape, layers=1, dropout=0.0, convolutions=len(theta) - 1, norm="none").double()
+    with torch.no_grad():
+        gnn.theta.copy_(torch.tensor(np.asarray(theta, dtype=np.float64)))
+        gnn.mlp.lins[0].weight.copy_(torch.tensor(W.T))
+        gnn.mlp.lins[0].bias.zero_()
+    return gnn.eval()
+
+
+PHIS = [(-1.2, 1.0), (0.6, 0.4), (0.2, 0.2, 0.6)]
 
 
 class TestTheorem1:
-    """With invertible phi, F_LD lets the GNN reach zero loss; the label-only target need not."""
+    """thm:cayley. If labels are given by structure and attributes, Y = phi(A-hat) psi(F*) with an invertible phi
+    (Assumption 1), then there is a beta_LD that minimises the loss of psi(F) against Y(gamma) over beta, gamma and psi,
+    with which the GNN reaches a loss of 0.
 
-    @pytest.mark.parametrize("phi", [(-1.2, 1.0), (0.6, 0.4), (0.2, 0.2, 0.6)])
-    def test_ld_reaches_zero_on_planted(self, phi):
-        truth = planted(60, seed=1, num_classes=4, phi=phi)
-        A = Adjacency.from_edges(truth.graph.edges, 60).dense()
-        attributes = np.eye(4)[truth.inverse_labels.argmax(1)]  # what the texts say; shared by many nodes
-        labels = sum(t * np.linalg.matrix_power(A, i) for i, t in enumerate(phi)) @ attributes
-        # phi^-1 is a polynomial of degree 59; a Chebyshev-fast decay makes 24 hops numerically enough.
-        features = deconvolve(A, attributes, labels, hops=24)
-        assert gnn_loss(A, features, labels, hops=len(phi) - 1) < 1e-6
+    Here f and psi are linear: F = X beta with attributes X (n, 2 c + 1), of which psi(F*) is c columns. Both ranks are
+    below n, so that neither the encoder nor the GNN can fit everything, and c is below 2 c + 1, so that the targets
+    decide which features are learned. All targets have rank c, so none wins by more features.
+    """
+
+    n, c, hops = 60, 4, 24  # phi^-1 has degree 59; its coefficients fall off so fast that 24 hops are enough
+
+    def setting(self, phi, seed=0):
+        truth = planted(self.n, seed=seed, num_classes=self.c, phi=phi)
+        adj = in_full_precision(Adjacency.from_edges(truth.graph.edges, self.n))
+        X = truth.latent.astype(np.float64)  # (60, 9)
+        Y = mix(phi, list(propagate(adj, X[:, : self.c], len(phi) - 1)))
+        return adj, X, Y
+
+    def learned(self, X, target):
+        """F = X beta with beta fitted to the target (n, c)."""
+        features = X @ np.linalg.lstsq(X, target, rcond=None)[0]
+        assert np.linalg.matrix_rank(features) == self.c < np.linalg.matrix_rank(X) < self.n
+        return features
+
+    @pytest.mark.parametrize("phi", PHIS)
+    @pytest.mark.parametrize("seed", range(2))
+    def test_thm_cayley_ld_reaches_zero(self, phi, seed):
+        adj, X, Y = self.setting(phi, seed)
+        K = list(propagate(adj, Y, self.hops))
+        features = self.learned(X, mix(best_gamma(K, X), K))
+        assert gnn_loss(adj, features, Y, len(phi) - 1) < 1e-10
+        W = np.linalg.lstsq(features, X[:, : self.c], rcond=None)[0]
+        H = spectral_gnn(phi, W)(torch.tensor(features), adj).detach().numpy()  # phi(A-hat; theta*) psi(F; theta*)
+        assert np.square(H - Y).sum() < 1e-10 * np.square(Y).sum()
+
+    # Shares of |Y|^2 below which no GNN of this form gets; found: labels .010 to .031, uniform .012 to .049, else .25.
+    @pytest.mark.parametrize("phi", PHIS)
+    @pytest.mark.parametrize("seed", range(2))
+    @pytest.mark.parametrize(
+        ("other", "bound"), [("labels", 0.005), ("uniform gamma", 0.005), ("shuffled", 0.2), ("random", 0.2)]
+    )
+    def test_other_targets_do_not(self, phi, seed, other, bound):
+        adj, X, Y = self.setting(phi, seed)
+        K = list(propagate(adj, Y, self.hops))
+        rng = np.random.default_rng(seed)
+        target = {
+            "labels": Y,
+            "uniform gamma": np.mean(K[: len(phi) + 1], axis=0),
+            "shuffled": rng.permutation(mix(best_gamma(K, X), K)),
+            "random": rng.standard_normal(Y.shape),
+        }[other]
+        assert gnn_loss(adj, self.learned(X, target), Y, len(phi) - 1) > bound
+
+    @pytest.mark.parametrize("phi", PHIS)
+    def test_assumption_1_is_needed(self, phi):
+        """The same labels on other nodes come from no phi and no attributes, and LD does not reach 0 either."""
+        adj, X, Y = self.setting(phi)
+        labels = np.random.default_rng(0).permutation(Y)
+        K = list(propagate(adj, labels, self.hops))
+        assert gnn_loss(adj, self.learned(X, mix(best_gamma(K, X), K)), labels, len(phi) - 1) > 0.2
 
     def test_label_only_target_cannot(self):
         """Topics 0, 1 meet topics 2, 3 equally often: their mean labels are equal, so X_GLEM tells them not apart."""
         topics = np.array([0, 2, 0, 3, 1, 2, 1, 3])
-        edges = np.array([[0, 2, 4, 6], [1, 3, 5, 7]])
-        A, attributes = Adjacency.from_edges(edges, 8).dense(), np.eye(4)[topics]
-        labels = A @ attributes
+        adj = in_full_precision(Adjacency.from_edges(np.array([[0, 2, 4, 6], [1, 3, 5, 7]]), 8))
+        attributes = np.eye(4)[topics]
+        labels = adj @ attributes
         glem = attributes @ np.linalg.lstsq(attributes, labels, rcond=None)[0]
-        assert gnn_loss(A, glem, labels, hops=7) > 0.05
-        assert gnn_loss(A, deconvolve(A, attributes, labels, hops=1), labels, hops=1) < 1e-12
+        assert gnn_loss(adj, glem, labels, hops=7) > 0.4
+        K = list(propagate(adj, labels, 1))
+        gamma = best_gamma(K, attributes)
+        np.testing.assert_allclose(gamma / gamma.sum(), [0, 1], atol=1e-9)
+        assert gnn_loss(adj, mix(gamma, K), labels, hops=1) < 1e-12
+
+
+class TestLipschitzBound:
+    """Section 3.1. If the GNN is invertible and L-Lipschitz continuous, |GNN(F1) - GNN(F2)| <= L |F1 - F2|, then
+    |GNN(F) - Y| <= L |F - GNN^-1(Y)|: who brings F near the inverse labels brings the GNN's output near the labels.
+    """
+
+    n, c, phi = 12, 3, (-1.5, 0.7, 0.3)
+
+    @pytest.fixture
+    def setting(self):
+        rng = np.random.default_rng(0)
+        adj = in_full_precision(Adjacency.from_edges(random_edges(self.n, 20), self.n))
+        W = rng.standard_normal((self.c, self.c))
+        filtered = mix(self.phi, [np.linalg.matrix_power(adj.dense(), i) for i in range(3)])  # phi(A-hat) (n, n)
+        gnn = spectral_gnn(self.phi, W)
+
+        def forward(x):
+            return gnn(torch.tensor(x), adj).detach().numpy()
+
+        def inverse(y):
+            return np.linalg.inv(filtered) @ y @ np.linalg.inv(W)
+
+        return forward, inverse, filtered, W, rng
+
+    def test_the_bound_holds_for_all_features_and_labels(self, setting):
+        forward, inverse, filtered, W, rng = setting
+        L = np.linalg.norm(filtered, 2) * np.linalg.norm(W, 2)
+        for _ in range(200):
+            F, Y = rng.standard_normal((2, self.n, self.c)) * rng.uniform(0.01, 10, (2, 1, 1))
+            np.testing.assert_allclose(forward(inverse(Y)), Y, atol=1e-9)
+            assert np.linalg.norm(forward(F) - Y) <= L * np.linalg.norm(F - inverse(Y)) * (1 + 1e-12)
+
+    def test_no_smaller_constant_will_do(self, setting):
+        """Both sides meet along the largest singular vectors; max |phi(lambda)| is less, as D^-1 A is not symmetric."""
+        forward, inverse, filtered, W, rng = setting
+        L = np.linalg.norm(filtered, 2) * np.linalg.norm(W, 2)
+        Y = rng.standard_normal((self.n, self.c))
+        worst = np.outer(np.linalg.svd(filtered)[2][0], np.linalg.svd(W)[0][:, 0])
+        left, right = np.linalg.norm(forward(inverse(Y) + worst) - Y), np.linalg.norm(worst)
+        assert left == pytest.approx(L * right)
+        radius = abs(np.linalg.eigvals(filtered)).max() * np.linalg.norm(W, 2)
+        assert left > 1.01 * radius * right
+
+    def test_the_labels_themselves_give_no_such_bound(self, setting):
+        """F = Y makes the label-only loss 0 and the GNN's error as large as the labels."""
+        forward, inverse, _, _, rng = setting
+        Y = rng.standard_normal((self.n, self.c))
+        assert np.linalg.norm(forward(Y) - Y) > 0.5 * np.linalg.norm(Y)
+        assert np.linalg.norm(forward(inverse(Y)) - Y) < 1e-9
+
+
+class TestUniversality:
+    """Appendix A.3. If L-hat = I - A-hat has no multiple eigenvalues and the features contain all its frequency
+    components, then the spectral GNN phi(A-hat) F W can produce any one-dimensional prediction.
+
+    The proof's construction: W* such that no component of U^T F W* is 0, and theta from the Vandermonde system
+    sum_j lambda_i^j theta_j = (U^T Y)_i / (U^T F W*)_i.
+    """
+
+    symmetric = AdjacencyConfig(normalization="symmetric")
+
+    def setting(self, edges_and_nodes):
+        edges, n = edges_and_nodes
+        adj = in_full_precision(Adjacency.from_edges(edges, n, self.symmetric))
+        values, U = np.linalg.eigh(adj.dense())
+        return adj, values, U
+
+    def reached(self, adj, values, F, target):
+        """Best prediction of phi(A-hat) F for features (n, 1), over phi of all degrees below n."""
+        powers = np.concatenate(list(propagate(adj, F, len(F) - 1)), axis=1)  # (n, n)
+        return powers @ np.linalg.lstsq(powers, target, rcond=1e-12)[0]
+
+    @pytest.mark.parametrize("seed", range(5))
+    def test_the_vandermonde_construction_reaches_any_target(self, seed):
+        rng = np.random.default_rng(seed)
+        adj, values, U = self.setting(path(9))
+        F, target = rng.standard_normal((9, 2)), rng.standard_normal(9)
+        found = spectrum(path(9), {"features": F})
+        assert (found.multi_ratio, found.missing) == (0.0, {"features": 0})  # both conditions hold
+        W = rng.standard_normal((2, 1))
+        theta = np.linalg.solve(np.vander(values, increasing=True), (U.T @ target) / (U.T @ F @ W)[:, 0])
+        H = spectral_gnn(theta, W)(torch.tensor(F), adj).detach().numpy()
+        np.testing.assert_allclose(H[:, 0], target, atol=1e-8)
+        wrong = spectral_gnn(theta + np.eye(9)[1], W)(torch.tensor(F), adj).detach().numpy()
+        assert abs(wrong[:, 0] - target).max() > 0.1
+
+    def test_a_double_eigenvalue_is_out_of_reach(self):
+        """cos(2 pi k / n) comes twice on a cycle: phi treats both eigenvectors alike, their mixture stays that of F."""
+        adj, values, U = self.setting(cycle(9))
+        F = np.random.default_rng(0).standard_normal((9, 1))
+        found = spectrum(cycle(9), {"features": F})
+        assert (found.multi_ratio, found.missing) == (80.0, {"features": 0})  # only the first condition fails
+        assert abs(np.linalg.det(np.vander(values))) < 1e-12
+        pair = U[:, :2]  # of the lowest eigenvalue
+        assert values[0] == pytest.approx(values[1])
+        along = pair @ (pair.T @ F[:, 0])
+        np.testing.assert_allclose(self.reached(adj, values, F, along), along, atol=1e-8)
+        across = pair @ (np.array([[0, -1], [1, 0]]) @ pair.T @ F[:, 0])
+        assert np.abs(self.reached(adj, values, F, across)).max() < 1e-8  # nothing of it
+
+    def test_a_missing_frequency_is_out_of_reach(self):
+        adj, values, U = self.setting(path(9))
+        F = np.random.default_rng(0).standard_normal((9, 1))
+        np.testing.assert_allclose(self.reached(adj, values, F, U[:, 3]), U[:, 3], atol=1e-6)
+        F -= np.outer(U[:, 3], U[:, 3] @ F)
+        found = spectrum(path(9), {"features": F})
+        assert (found.multi_ratio, found.missing) == (0.0, {"features": 1})  # only the second condition fails
+        assert np.abs(self.reached(adj, values, F, U[:, 3])).max() < 1e-8
+        np.testing.assert_allclose(self.reached(adj, values, F, U[:, 4]), U[:, 4], atol=1e-6)
+
+
+def mutual_information(a: np.ndarray, b: np.ndarray, given: np.ndarray) -> float:
+    """I(a; b | given) in nats of whole numbers (m,) each, from their frequencies."""
+
+    def entropy(*columns):
+        _, counts = np.unique(np.stack(columns), axis=1, return_counts=True)
+        return -(counts / len(a) * np.log(counts / len(a))).sum()
+
+    return entropy(a, given) + entropy(b, given) - entropy(a, b, given) - entropy(given)
+
+
+@pytest.fixture(scope="module")
+def measured():
+    """I(label of i; label of j | features) over the edges of planted less that of shuffled labels, by kind of label."""
+    truth = planted(6000, seed=0, num_classes=4)
+    K = hop_labels(truth.graph.edges, truth.soft_labels, hops=60)
+    # 1 / (x - 1.2) = -sum_i x^i / 1.2^(i + 1), so these are gamma of phi^-1; the rest is 1.2^-61
+    inverse = np.einsum("h,nhc->nc", -(1.2 ** -np.arange(1.0, 62.0)), K)
+    np.testing.assert_allclose(inverse, truth.inverse_labels, atol=1e-4)
+    source, target = truth.graph.edges
+    topics = truth.latent[:, :4].argmax(1)
+    given = topics[source] * 4 + topics[target]
+    rng = np.random.default_rng(0)
+
+    def over_chance(labels):
+        clear = labels.max(1)
+        words = 2 * labels.argmax(1) + (clear > np.median(clear))
+        a, b = words[source], words[target]
+        order, chance = np.argsort(given, kind="stable"), []
+        for _ in range(10):
+            shuffled = np.empty_like(b)
+            shuffled[order] = b[np.lexsort((rng.random(len(b)), given))]
+            chance.append(mutual_information(a, shuffled, given))
+        return mutual_information(a, b, given) - np.mean(chance)
+
+    targets = {"inverse": inverse, "true": truth.soft_labels, "uniform gamma": K[:, :3].mean(1)}
+    return {name: over_chance(labels) for name, labels in targets.items()}
+
+
+class TestIndependence:
+    """The last appendix. If the features of nodes are independent and Assumption 1 holds, the deconvolved labels of two
+    nodes are independent given their features: Pr(Y^_i, Y^_j | F_i, F_j) = Pr(Y^_i | F_i, F_j) Pr(Y^_j | F_i, F_j).
+
+    Measured over the edges of planted. A label is its largest class and whether that is clearer than the median, and
+    the features are the topics of both ends, so that Y^ still varies where features are given. A finite sample of
+    independent labels has some mutual information too; shuffles among pairs of equal features tell how much.
+    """
+
+    def test_inverse_labels_of_neighbours_are_independent_given_the_features(self, measured):
+        assert abs(measured["inverse"]) < 0.002
+
+    @pytest.mark.parametrize("other", ["true", "uniform gamma"])
+    def test_other_labels_of_neighbours_are_not(self, measured, other):
+        """Neighbours share neighbours, or the accident of a random edge."""
+        assert measured[other] > 0.04
+
+    def test_the_measure_itself(self):
+        """Two fair coins have I = 0, a coin and itself log 2, and nothing is left where the coin is given."""
+        coin, other = np.array([0, 0, 1, 1]), np.array([0, 1, 0, 1])
+        nothing = np.zeros(4, dtype=int)
+        assert mutual_information(coin, other, nothing) == pytest.approx(0.0)
+        assert mutual_information(coin, coin, nothing) == pytest.approx(np.log(2))
+        assert mutual_information(coin, coin, coin) == pytest.approx(0.0)
 
 
 class TestInverseLabels:

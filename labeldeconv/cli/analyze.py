@@ -93,7 +93,7 @@ def similarity(
 def spectrum(
     source: Source,
     hops: Annotated[int | None, typer.Option(min=0, help="N of phi = A-hat^N; default the GNN's.")] = None,
-    dense: Annotated[int, typer.Option(min=1, help="Up to so many nodes all eigenvalues are computed.")] = 4000,
+    dense: Annotated[int, typer.Option(min=1, help="Largest component that is decomposed whole, in nodes.")] = 20_000,
     self_loops: Annotated[
         bool | None, typer.Option(help="A-hat with self-loops or not; default labels.adjacency.")
     ] = None,

@@ -89,6 +89,14 @@ def test_a_bipartite_component_gives_the_lower_end():
     assert spectrum((edges[:, :-1], n), dense_nodes=1).low == pytest.approx(-1 / 4, abs=1e-6)  # K_5, and two alone
 
 
+def test_the_largest_component_decides_what_is_exact():
+    edges, n = cycle(30)
+    two = np.concatenate([edges, edges + n], axis=1), 2 * n
+    found = spectrum(two, dense_nodes=30)
+    assert (found.exact, found.distinct, found.coinciding) == (True, 16, 100.0)  # of one cycle: 14 twice, 1 and -1 once
+    assert not spectrum(two, dense_nodes=29).exact
+
+
 def test_one_node_is_exact():
     assert spectrum((np.zeros((2, 0), dtype=int), 1), dense_nodes=0).low == 1.0
 

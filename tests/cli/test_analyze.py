@@ -1,6 +1,7 @@
 """The analyze commands: JSON, files, tables, and errors in one line."""
 
 import csv
+import inspect
 import json
 
 import pytest
@@ -31,6 +32,13 @@ def test_run_as_json_files_and_tables(name, key, shown, ld_run, tmp_path):
     assert json.loads((tmp_path / "out" / f"{name}.json").read_text()) == printed
     assert list(csv.DictReader((tmp_path / "out" / f"{name}.csv").read_text().splitlines()))
     assert shown in invoke(name, ld_run)
+
+
+def test_the_command_is_exact_up_to_as_many_nodes_as_the_function():
+    from labeldeconv.analysis.spectrum import DENSE_NODES
+    from labeldeconv.cli.analyze import spectrum
+
+    assert inspect.signature(spectrum).parameters["dense"].default == DENSE_NODES == 20_000
 
 
 @pytest.mark.parametrize("name", ["spectrum", "bias"])
