@@ -10,14 +10,16 @@ from __future__ import annotations
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
+from safetensors import safe_open
 
 from labeldeconv.analysis.known import known_architecture
 from labeldeconv.graph.task import Task
 from labeldeconv.runs.directory import RunDirectory
 from labeldeconv.runs.spread import paired_p
-from labeldeconv.training.encoder import PsiHead, psi_logits
+from labeldeconv.training.encoder import Head, LinearHead, PsiHead, psi_logits
 
 PAIRS = (
     ("ld", "wo-ld"),
@@ -90,17 +92,26 @@ def _run(run: RunDirectory) -> RunOutcome:
 
 def _psi(run: RunDirectory) -> tuple[float | None, float | None]:
     """Test score of psi on the run's features, and its agreement with the GNN; None where there is no psi to run."""
-    weights, architecture = run.psi_weights, known_architecture(run)
-    if weights is None or architecture is None:
+    weights, graph = run.psi_weights, run.graph
+    head = None if weights is None else _head(run, weights, graph.num_classes)
+    if weights is None or head is None:
         return None, None
-    graph = run.graph
-    norm = "batch" if run.method.startswith("joint") else run.settings["train"]["psi_norm"]  # joint: the GNN itself
-    alone = psi_logits(PsiHead(architecture, graph.num_classes, norm), weights, run.features)
+    alone = psi_logits(head, weights, run.features)
     whole = np.asarray(run.logits)
     multiclass = graph.task == "multiclass"
     same = alone.argmax(1) == whole.argmax(1) if multiclass else (alone > 0) == (whole > 0)
     test = graph.split.test
     return Task.of(graph).score(alone[test], graph.labels[test]), round(float(same.mean()), 4)
+
+
+def _head(run: RunDirectory, weights: Path, num_classes: int) -> Head | None:
+    """The head that a run's weights are of: a linear layer (FNE, GLEM), or psi of its GNN; None if it is not known."""
+    with safe_open(weights, framework="pt") as file:
+        if set(file.keys()) == {"weight", "bias"}:
+            return LinearHead(num_classes)
+    architecture = known_architecture(run)
+    norm = "batch" if run.method.startswith("joint") else run.settings["train"]["psi_norm"]  # joint: the GNN itself
+    return None if architecture is None else PsiHead(architecture, num_classes, norm)
 
 
 def _differences(runs: Sequence[RunDirectory]) -> list[Difference]:

@@ -33,7 +33,7 @@ from labeldeconv.labels.pseudo import Labels
 from labeldeconv.labels.targets import Targets
 from labeldeconv.registry import Registry
 from labeldeconv.settings.models import Config, TrainConfig
-from labeldeconv.training.encoder import Head, PsiHead, TrainedEncoder, train
+from labeldeconv.training.encoder import Head, LinearHead, PsiHead, TrainedEncoder, train
 from labeldeconv.training.features import Features, features
 from labeldeconv.training.gnn import Taught, TrainedGNN, gnn, output_start
 from labeldeconv.training.steps import resolved_precision
@@ -47,7 +47,7 @@ class Learned:
         features: X of the method, of all nodes.
         gnn: the GNN on them, which predicts.
         encoder: the encoder phase that gave the features; None for methods that train none.
-        psi: the encoder phase whose head is psi of the GNN; None where the head is another.
+        psi: the encoder phase whose head, psi of the GNN or a linear layer, predicts classes; None where none does.
         labels: (pseudo) labels Y that were used.
         hop_labels: K, where there is one.
         alpha: share of the inverse labels in the targets; None for methods without them.
@@ -131,6 +131,12 @@ class Run:
     def psi(self, start: TrainedGNN | None = None) -> PsiHead:
         """psi of the GNN as the head behind the encoder, fresh or from a trained GNN."""
         return PsiHead(self.architecture, self.graph.num_classes, self.settings.train.psi_norm, self.output_bias, start)
+
+    def label_head(self) -> Head:
+        """What FNE and GLEM put behind the encoder (`train.head`): a linear layer, or psi of the GNN."""
+        if self.settings.train.head == "linear":
+            return LinearHead(self.graph.num_classes, self.output_bias)
+        return self.psi(self.first_gnn() if self.settings.train.psi_init == "gnn" else None)
 
     def train(
         self,

@@ -1,4 +1,7 @@
-"""X_FNE: the encoder fine-tuned on the true labels of the train nodes, min L(psi(F), Y)."""
+"""X_FNE: the encoder fine-tuned on the true labels of the train nodes, min L(psi(F), Y).
+
+psi is one linear layer, as in the paper, or psi of the GNN (`train.head`).
+"""
 
 from __future__ import annotations
 
@@ -20,10 +23,11 @@ def finetuned(run: Run) -> Learned:
     """Features of an encoder trained on the true labels of the train nodes."""
     trained = train_on_true_labels(run)
     X = run.features(trained)
-    return Learned(X, run.last_gnn(X, trained), encoder=trained, psi=trained)
+    psi = trained if run.settings.train.head == "psi" else None  # a linear layer cannot be a GNN's start
+    return Learned(X, run.last_gnn(X, psi), encoder=trained, psi=trained)
 
 
 def train_on_true_labels(run: Run) -> TrainedEncoder:
     """The encoder phase on true labels, train nodes only."""
-    head = run.psi(run.first_gnn() if run.settings.train.psi_init == "gnn" else None)
-    return run.train(TrueTargets(run.graph.train_labels, run.task), run.graph.split.train, head=head)
+    targets = TrueTargets(run.graph.train_labels, run.task)
+    return run.train(targets, run.graph.split.train, head=run.label_head())

@@ -12,7 +12,7 @@ from labeldeconv.labels.neighbours import NeighbourTargets, tree
 from labeldeconv.methods.base import Complexity, Learned, Run, Work, method
 from labeldeconv.propagation.adjacency import Adjacency
 from labeldeconv.settings.models import Config, GiantConfig
-from labeldeconv.training.encoder import LinearHead, TrainedEncoder
+from labeldeconv.training.encoder import ClusterHead, TrainedEncoder
 
 WORD = 3  # residues of a protein's word; single ones tell too little
 
@@ -53,7 +53,7 @@ def predict_neighbourhoods(run: Run) -> TrainedEncoder:
     trained: TrainedEncoder | None = None
     for level in trained_levels(graph.num_nodes, config):
         targets = NeighbourTargets(clusters, level, adj)
-        head = LinearHead(targets.clusters)
+        head = ClusterHead(targets.clusters)
         label = f"train {targets.clusters}"
         trained = run.train(targets, nodes, head=head, start=trained, epochs=config.epochs, label=label)
     assert trained is not None

@@ -60,11 +60,10 @@ def _e_step(run: Run, teacher: HasLogits, start: TrainedEncoder | None, number: 
     config = run.settings.glem
     Y = pseudo.called(f"pseudo {number}")(teacher, run.graph, config.temperature)
     chosen = choose(run, Y, config.encoder_ratio)
-    warm = run.settings.train.psi_init == "gnn"
     trained = run.train(
         SoftTargets(Y, run.task),
         np.sort(np.concatenate([run.graph.split.train, chosen])),
-        head=run.psi(run.first_gnn() if warm else None),
+        head=run.label_head(),
         start=start,
         pseudo_weight=config.encoder_weight if len(chosen) else None,
         label=f"train {number}",
@@ -76,7 +75,7 @@ def _m_step(run: Run, trained: TrainedEncoder, Y: Labels | None, number: int) ->
     """Features of the encoder, and a GNN on them taught by gold and by the encoder's pseudo labels."""
     config = run.settings.glem
     X = run.features(trained, f"features {number}")
-    predicted = predict.called(f"predict {number}")(trained, X, run.psi())
+    predicted = predict.called(f"predict {number}")(trained, X, run.label_head())
     of_encoder = pseudo.called(f"encoder pseudo {number}")(predicted, run.graph, config.temperature)
     chosen = choose(run, of_encoder, config.gnn_ratio)
     w = min(config.gnn_weight, 1 - 1e-6)

@@ -98,7 +98,7 @@ class TrainConfig(Settings):
     lr: NonNegative = 5e-5
     """Peak learning rate of the encoder, beta; 0, in joint training, leaves it as it is: fixed features."""
     psi_lr: Positive = 1e-3
-    """Peak learning rate of psi, theta."""
+    """Peak learning rate of psi, theta, and of a linear layer in its place."""
     gamma_lr: NonNegative = 1e-3
     """Peak learning rate of gamma'. The authors use the encoder's, under which gamma hardly moves."""
     weight_decay: NonNegative = 0.01
@@ -119,6 +119,9 @@ class TrainConfig(Settings):
     """'auto' takes bfloat16 where the hardware has it; parts of an encoder that cannot compute in it take float32."""
     gradient_checkpointing: bool = False
     """Recompute activations instead of storing them."""
+    head: Literal["linear", "psi"] = "linear"
+    """What FNE and GLEM put behind the encoder: one linear layer, as in the paper, or psi of the GNN. LD and WO/LD
+    always have psi."""
     psi_init: Literal["fresh", "gnn"] = "fresh"
     """Start psi from new weights, or from the first GNN (planted, SAGN: 90.0 against 64.5 test accuracy)."""
     psi_norm: Literal["batch", "running", "layer"] = "batch"
@@ -176,8 +179,8 @@ class GNNConfig(Settings):
     """Where outputs of a multi-label GNN and of its psi start: at the labels' frequencies, or as the layer's own
     initialisation has it, near even odds (yeast, 203 labels, 150 epochs: 84.9 against 70.0 ROC-AUC)."""
     init: Literal["fresh", "psi"] = "fresh"
-    """Start the last GNN from new weights, or from psi of the encoder phase (the authors' code); GLEM's, GIANT's
-    and those of methods without an encoder phase always start fresh."""
+    """Start the last GNN from new weights, or from psi of the encoder phase (the authors' code); GLEM's, GIANT's,
+    FNE's behind a linear layer and those of methods without an encoder phase always start fresh."""
     optimizer: Literal["adam", "adamw", "rmsprop"] = "adam"
     """Of the GNN phase."""
     lr: Positive = 0.01

@@ -1,7 +1,7 @@
 """The training phase of the encoder: Algorithm 1, lines 5-11, for every method. beta, theta and gamma' train together.
 
 The objective is L(psi(F_B; theta), Y(gamma)_B) (eqn:obj_ld). A method is a choice of targets and of nodes; the head is
-psi of the GNN, or a linear layer for targets that are not the graph's classes (GIANT).
+psi of the GNN, or a linear layer: in FNE and GLEM, as in the paper, and in GIANT, whose targets are not classes.
 """
 
 from __future__ import annotations
@@ -162,8 +162,24 @@ class PsiHead:
         return Psi(gnn, self.norm)  # type: ignore[arg-type]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class LinearHead:
+    """One linear layer to `num_classes` logits, whose bias starts at `bias` (c,) for multi-label tasks."""
+
+    num_classes: int
+    bias: np.ndarray | None = None
+
+    def build(self, dim: int, targets: nn.Module, nodes: np.ndarray) -> nn.Linear:
+        """The layer for features of width `dim`."""
+        head = nn.Linear(dim, self.num_classes)
+        if self.bias is not None:
+            with torch.no_grad():
+                head.bias.copy_(torch.from_numpy(np.array(self.bias)))
+        return head
+
+
+@dataclass(frozen=True)
+class ClusterHead:
     """A linear layer to `outputs` binary targets, whose bias starts at their frequencies.
 
     Without that start the encoder learns the offset first and loses all else on the way.
@@ -277,15 +293,15 @@ class HasValues(Protocol):
 
 
 @stage(version=1)
-def predict(out: Folder, trained: TrainedEncoder, features: HasValues, head: PsiHead) -> Predictions:
-    """psi of a trained encoder over its features: the encoder's own predictions."""
+def predict(out: Folder, trained: TrainedEncoder, features: HasValues, head: Head) -> Predictions:
+    """The head of a trained encoder over its features: the encoder's own predictions."""
     return Predictions(psi_logits(head, trained.head, features.values))
 
 
-def psi_logits(head: PsiHead, weights: Path, x: np.ndarray) -> np.ndarray:
-    """psi with trained weights of all features (n, d): logits (n, c)."""
+def psi_logits(head: Head, weights: Path, x: np.ndarray) -> np.ndarray:
+    """psi, or a linear layer, with trained weights of all features (n, d): logits (n, c)."""
     psi = head.build(x.shape[1], nn.Identity(), np.empty(0))
-    psi.gnn.load_state_dict(load_file(weights))
+    (psi.gnn if isinstance(psi, Psi) else psi).load_state_dict(load_file(weights))
     psi.eval()
     with torch.inference_mode():
         rows = (x[i : i + ROWS].astype(np.float32) for i in range(0, len(x), ROWS))

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from safetensors.numpy import load_file
 
 from labeldeconv import fit, planted
 from labeldeconv.analysis.outcome import _differences, outcome
@@ -22,10 +23,25 @@ def test_inverse_labels_are_the_weighted_sum(ld_run):
     assert run.targets(K, Task.of(graph), ids, alpha=0.0) == pytest.approx(Y[ids], abs=1e-4)
 
 
+def test_psi_alone_is_the_linear_layer_of_fne(tmp_path):
+    """By numpy from the files of the run."""
+    graph = planted(60, seed=0).graph
+    quick = {"train__epochs": 1, "gnn__epochs": 2, "gnn__hidden": 8}
+    result = fit(graph, method="fne", encoder="tiny", out=tmp_path / "run", **quick)
+    head, x = load_file(result.run / "psi.safetensors"), np.load(result.run / "features.npy").astype(np.float32)
+    named = (x @ head["weight"].T + head["bias"]).argmax(1)
+    (found,) = outcome([RunDirectory.open(result.run)]).runs
+    test = graph.split.test
+    assert found.psi_test == pytest.approx((named[test] == graph.labels[test]).mean())
+    assert found.agreement == pytest.approx((named == result.logits.argmax(1)).mean(), abs=1e-4)
+
+
+@pytest.mark.parametrize("head", ["linear", "psi"])
 @pytest.mark.parametrize("method", ["fne", "glem", "giant", "joint-sage"])
-def test_psi_of_every_method_that_has_one(method, tmp_path):
+def test_psi_of_every_method_that_has_one(method, head, tmp_path):
     """GIANT's head predicts clusters; joint training keeps the GNN's own BatchNorm, whatever psi would have had."""
     quick = {"train__epochs": 1, "gnn__epochs": 2, "gnn__hidden": 8, "joint__epochs": 1, "train__psi_norm": "layer"}
+    quick["train__head"] = head
     graph = planted(60, seed=0).graph
     result = fit(graph, method=method, encoder="tiny", out=tmp_path / "run", **quick)
     (found,) = outcome([RunDirectory.open(result.run)]).runs

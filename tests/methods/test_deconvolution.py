@@ -44,9 +44,9 @@ def test_ld_on_train_nodes_alone_never_trains_on_others(tmp_path):
     few = fit("planted:80", method="ld", labels__nodes="train", out=tmp_path / "b", **settings)
     assert every.encoder_nodes_by_stage["train"] == 80
     assert few.encoder_nodes_by_stage["train"] == 48
-    # With alpha = 0 only the train nodes' true labels are left: FNE, up to the fixed point of one-hot labels, exact.
+    # With alpha = 0 only the train nodes' true labels are left: FNE behind psi (fixed point keeps one-hot rows exact).
     plain = fit("planted:80", method="wo-ld", labels__nodes="train", out=tmp_path / "c", **settings)
-    fne = fit("planted:80", method="fne", out=tmp_path / "d", **settings)
+    fne = fit("planted:80", method="fne", train__head="psi", out=tmp_path / "d", **settings)
     np.testing.assert_array_equal(plain.features, fne.features)
 
 

@@ -30,6 +30,7 @@ from labeldeconv.training import steps
 from labeldeconv.training.encoder import (
     LOG,
     Clock,
+    ClusterHead,
     LinearHead,
     Objective,
     PsiHead,
@@ -260,7 +261,7 @@ def test_head_of_rare_clusters_starts_at_their_frequency():
     rare = np.zeros((400, 1, 50), np.float32)
     rare[np.arange(400), 0, np.arange(400) % 5] = 1.0  # 5 clusters with a fifth of the nodes, 45 empty ones
     targets = InverseLabels(rare, alpha=0.0, task=Task("multilabel", 50))
-    head = LinearHead(50).build(8, targets, np.arange(400))
+    head = ClusterHead(50).build(8, targets, np.arange(400))
     start = head.bias.sigmoid().detach().numpy()
     np.testing.assert_allclose(start[:5], 0.2, atol=0.01)
     assert (start[5:] < 0.01).all()
@@ -288,6 +289,25 @@ def test_psi_head_starts_fresh_at_a_bias_or_from_a_gnn(tmp_path):
     warm = PsiHead(ARCHITECTURE, c, "batch", None, start).build(8, nn.Identity(), np.empty(0))
     for (name, p), q in zip(warm.gnn.named_parameters(), trained.parameters(), strict=True):
         assert torch.equal(p, q), name
+
+
+def test_linear_head_is_torchs_layer_and_starts_at_a_bias():
+    torch.manual_seed(1)
+    head = LinearHead(c).build(8, nn.Identity(), np.empty(0))
+    torch.manual_seed(1)
+    expected = nn.Linear(8, c)
+    assert torch.equal(head.weight, expected.weight)
+    assert torch.equal(head.bias, expected.bias)
+    start = np.array([0.5, -1.0, 2.0], np.float32)
+    assert LinearHead(c, start).build(8, nn.Identity(), np.empty(0)).bias.tolist() == start.tolist()
+
+
+def test_logits_of_a_linear_head(tmp_path, monkeypatch):
+    monkeypatch.setattr(loop, "ROWS", 7)
+    rng = np.random.default_rng(0)
+    W, b, x = (rng.normal(size=shape).astype(np.float32) for shape in ((c, 8), (c,), (20, 8)))
+    save_file({"weight": torch.from_numpy(W), "bias": torch.from_numpy(b)}, tmp_path / "head.safetensors")
+    np.testing.assert_allclose(psi_logits(LinearHead(c), tmp_path / "head.safetensors", x), x @ W.T + b, atol=1e-5)
 
 
 def test_psi_logits_are_psi_over_all_rows(tmp_path, monkeypatch):
