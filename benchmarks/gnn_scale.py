@@ -26,7 +26,7 @@ from labeldeconv.gnns.base import GNNS
 from labeldeconv.graph.task import Task
 from labeldeconv.propagation.adjacency import Adjacency
 from labeldeconv.settings.models import GNNConfig
-from labeldeconv.stages.files import peak_memory_mib
+from labeldeconv.stages.memory import peak_memory_mib
 from labeldeconv.stages.stage import Artefact, Folder, stage
 from labeldeconv.training.feed import make_feed
 from labeldeconv.training.gnn import train_gnn

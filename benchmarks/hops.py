@@ -35,7 +35,7 @@ from labeldeconv.propagation.fixed_point import dequantize, quantize
 from labeldeconv.propagation.kernel.csr import build_csr
 from labeldeconv.propagation.kernel.gather import count_classes, gather, padded, row_reducer
 from labeldeconv.propagation.outofcore import write_hops
-from labeldeconv.stages.files import peak_memory_mib
+from labeldeconv.stages.memory import peak_memory_mib
 
 SHAPES = {
     "arxiv": (169_343, 1_157_799, 40),

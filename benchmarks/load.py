@@ -20,7 +20,7 @@ from typing import Any
 
 import duckdb
 
-from labeldeconv.stages.files import peak_memory_mib
+from labeldeconv.stages.memory import peak_memory_mib
 
 LIMIT_GIB = 6.0
 WORDS = "graph node label text encoder deconvolution neighbour spectral filter hop inverse batch"

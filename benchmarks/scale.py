@@ -34,7 +34,7 @@ from labeldeconv.labels.hops import write_hop_labels
 from labeldeconv.labels.inverse import InverseLabels
 from labeldeconv.propagation.adjacency import Adjacency
 from labeldeconv.settings.models import EncoderConfig, TrainConfig
-from labeldeconv.stages.files import peak_memory_mib
+from labeldeconv.stages.memory import peak_memory_mib
 from labeldeconv.stages.stage import Folder
 from labeldeconv.training.encoder import Objective, train_encoder
 

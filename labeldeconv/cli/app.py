@@ -78,6 +78,12 @@ def fit(
     config: ConfigFile = None,
     sets: Sets = None,
     profile: Annotated[bool, typer.Option("--profile", help="Also write and print where the time went.")] = False,
+    find_batch: Annotated[
+        bool, typer.Option("--find-batch", help="Measure the largest batch that fits first.")
+    ] = False,
+    memory: Annotated[
+        float | None, typer.Option(help="MiB that --find-batch may use; default all that is free.")
+    ] = None,
     dry_run: DryRun = False,
     quiet: Quiet = False,
     verbose: Verbose = False,
@@ -90,7 +96,7 @@ def fit(
         return _dry_run(settings, as_json)
     from labeldeconv.runs.fit import fit_config
 
-    result = fit_config(settings, out=out)
+    result = fit_config(settings, out=out, find_batch=find_batch, memory_mib=memory)
     times = result.write_profile() if profile else None
     if as_json:
         return print_json(result.to_dict() | ({"profile": times} if times else {}))
@@ -103,6 +109,9 @@ def fit(
         _print_profile(times)
     else:
         console.print("seconds by stage: " + ", ".join(f"{k} {v:.1f}" for k, v in result.seconds.items()))
+    if result.largest_batch is not None:
+        most = settings.encoder.max_tokens
+        console.print(f"largest batch that fits: {result.largest_batch:,} nodes of {most} tokens")
     if result.gamma:
         console.print("gamma: " + ", ".join(f"{g:.3f}" for g in result.gamma))
     console.print(f"run directory: {result.run}", soft_wrap=True)

@@ -37,6 +37,7 @@ from labeldeconv.stages.files import write_json
 from labeldeconv.stages.keys import digest, token
 from labeldeconv.stages.stage import Use, session
 from labeldeconv.stages.watch import open_metrics
+from labeldeconv.training.capacity import largest_batch
 
 SHORT_KEY = 8  # characters of the key in the name of a default folder
 
@@ -63,9 +64,12 @@ class Result:
     Args:
         gamma: weights of the hops at the end of training; None without inverse labels.
         alpha: share of the inverse labels in the targets; None for methods without them.
-        seconds, peak_mib: by stage, as they were when the stage was computed.
+        seconds, peak_mib, peak_accelerator_mib: by stage, as they were when the stage was computed; the latter is of
+            tensors on the fullest GPU, None without one.
         encoder_nodes: texts that went through the encoder, training epochs included; also by stage.
         step_seconds: where the time of the encoder's training steps went.
+        largest_batch: nodes of `encoder.max_tokens` tokens in the largest training step of the encoder that fits the
+            device's memory, where `find_batch` asked for it; None elsewhere, and for methods that train no encoder.
         batch, subgraph: mean |B| and |G(B)| of these steps: nodes whose loss counts, and nodes encoded for it, which
             differ in joint training only.
         cached: stages that this run took from the cache.
@@ -85,9 +89,11 @@ class Result:
     alpha: float | None
     seconds: dict[str, float]
     peak_mib: dict[str, float | None]
+    peak_accelerator_mib: dict[str, float | None]
     encoder_nodes: int
     encoder_nodes_by_stage: dict[str, int]
     step_seconds: dict[str, float] | None
+    largest_batch: int | None
     batch: float | None
     subgraph: float | None
     cached: list[str]
@@ -100,7 +106,12 @@ class Result:
     @classmethod
     def of(cls, run: RunDirectory) -> Result:
         """The result of a run directory."""
-        held = {f.name: run.result[f.name] for f in fields(cls) if f.name not in ("run", "features", "logits")}
+        younger: dict[str, Any] = {
+            "peak_accelerator_mib": {},
+            "largest_batch": None,
+        }  # than the oldest runs of this format
+        known = younger | run.result
+        held = {f.name: known[f.name] for f in fields(cls) if f.name not in ("run", "features", "logits")}
         return cls(**held, run=run.path, features=run.features, logits=run.logits)
 
     def write_profile(self) -> dict[str, list[dict[str, Any]]]:
@@ -141,6 +152,8 @@ def fit(
     out: str | Path | None = None,
     cache: str | Path | None = None,
     config: Config | str | Path | None = None,
+    find_batch: bool = False,
+    memory_mib: float | None = None,
     **settings: Any,
 ) -> Result:
     """Learn node features and predictions on a graph.
@@ -158,6 +171,9 @@ def fit(
         out: run directory; default runs/DATA-METHOD-GNN-SEED-KEY, with a key of all settings and of the data.
         cache: where finished stages live; default LABELDECONV_CACHE or the user's cache folder.
         config: a `Config` or a TOML file to start from.
+        find_batch: measure first the largest batch of the encoder phase that fits the device's memory.
+        memory_mib: for `find_batch`: memory that model and batch may use; None is all of the accelerator's, or what is
+            free where the CPU computes.
         settings: any other setting, dots written as two underscores: train__epochs=2.
 
     Example:
@@ -167,7 +183,8 @@ def fit(
     given = {**label_settings(alpha, hops), **dotted(settings)}
     asked = settings_from(data, method, encoder, gnn, seed, config, given)
     parts = Parts.of(data, method, encoder, gnn)
-    return fit_config(asked, parts, Path(out) if out else None, Cache(Path(cache)) if cache else None)
+    where = Path(out) if out else None, Cache(Path(cache)) if cache else None
+    return fit_config(asked, parts, *where, find_batch, memory_mib)
 
 
 def dotted(settings: Mapping[str, Any]) -> dict[str, Any]:
@@ -258,7 +275,12 @@ def _check_norms(settings: Config, architecture: Architecture) -> None:
 
 
 def fit_config(
-    config: Config, parts: Parts | None = None, out: Path | None = None, cache: Cache | None = None
+    config: Config,
+    parts: Parts | None = None,
+    out: Path | None = None,
+    cache: Cache | None = None,
+    find_batch: bool = False,
+    memory_mib: float | None = None,
 ) -> Result:
     """Run one method with one GNN and one seed, from the cache where possible, and write the run directory."""
     parts = parts or Parts()
@@ -266,11 +288,17 @@ def fit_config(
     settings = resolve(config, parts)
     with session(cache):
         graph = open_graph(settings, parts.graph)
-    return fit_graph(settings, graph, parts, out, cache)
+    return fit_graph(settings, graph, parts, out, cache, find_batch, memory_mib)
 
 
 def fit_graph(
-    settings: Config, graph: AttributedGraph, parts: Parts, out: Path | None = None, cache: Cache | None = None
+    settings: Config,
+    graph: AttributedGraph,
+    parts: Parts,
+    out: Path | None = None,
+    cache: Cache | None = None,
+    find_batch: bool = False,
+    memory_mib: float | None = None,
 ) -> Result:
     """Run the method of resolved settings on an open graph and write the run directory."""
     cache = cache or Cache()
@@ -281,13 +309,26 @@ def fit_graph(
     with open_metrics(settings.log, work, out.name, settings.model_dump()) as log, session(cache, log) as account:
         method.needs(run)
         _warn_of_attributes(run, method)
+        largest = largest_batch_of(run, method, memory_mib) if find_batch else None
         learned = method.learn(_adapted(run, method))
-        result = _result(run, learned, account.used)
+        result = {**_result(run, learned, account.used), "largest_batch": largest}
         if log is not None:
             log.add({"score/val": result["val"], "score/test": result["test"]}, "score/seed", settings.seed)
     written = write_run(out, learned, graph, settings, result)
     cache.remember(out, [use.artefact.made.key for use in account.used])
     return Result.of(written)
+
+
+def largest_batch_of(run: Run, method: Method, memory_mib: float | None = None) -> int | None:
+    """Most nodes of `encoder.max_tokens` tokens in a training step of the encoder with psi that fits the run's device.
+
+    None, with a word, for methods that train no encoder.
+    """
+    if not method.work(run.graph, run.settings, run.architecture.hops).trained:
+        logger.info("largest batch: %s trains no encoder", method.name)
+        return None
+    most = run.settings.encoder.max_tokens
+    return largest_batch(run.encoder, run.psi(), run.tokens(), run.task, run.training, most, run.device, memory_mib)
 
 
 def default_folder(run: Run, parts: Parts) -> Path:
@@ -347,6 +388,7 @@ def _result(run: Run, learned: Learned, used: Sequence[Use]) -> dict[str, Any]:
         "alpha": learned.alpha,
         "seconds": {label: how.seconds for label, how in made.items()},
         "peak_mib": {label: how.peak_mib for label, how in made.items()},
+        "peak_accelerator_mib": {label: how.peak_accelerator_mib for label, how in made.items()},
         "encoder_nodes": sum(counts.values()),
         "encoder_nodes_by_stage": counts,
         "step_seconds": (trained.step_seconds or None) if trained else None,

@@ -92,20 +92,3 @@ def _reflink(source: Path, target: Path) -> bool:
             pass
     target.unlink()
     return False
-
-
-def peak_memory_mib() -> float | None:
-    """Largest resident memory since the last reset; None where the system does not tell."""
-    try:
-        status = Path("/proc/self/status").read_text()
-    except OSError:
-        return None
-    return next((round(int(line.split()[1]) / 1024, 1) for line in status.splitlines() if line[:5] == "VmHWM"), None)
-
-
-def reset_peak_memory() -> None:
-    """Let `peak_memory_mib` start again from what is used now."""
-    try:
-        Path("/proc/self/clear_refs").write_text("5")
-    except OSError:
-        return

@@ -32,8 +32,8 @@ from pydantic import BaseModel
 
 from labeldeconv.progress import logger
 from labeldeconv.stages.cache import Cache, Manifest
-from labeldeconv.stages.files import peak_memory_mib, reset_peak_memory
 from labeldeconv.stages.keys import Idle, Reading, Reads, digest, token
+from labeldeconv.stages.memory import peak_accelerator_mib, peak_memory_mib, reset_peak_memory
 from labeldeconv.stages.watch import Log, Watch
 
 
@@ -47,6 +47,7 @@ class Made:
     seconds: float
     peak_mib: float | None
     cached: bool
+    peak_accelerator_mib: float | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -159,11 +160,12 @@ class Stage(Generic[P, A]):
             artefact = self.function(Folder(folder, label, watch), **given)  # type: ignore[call-arg]
             seconds = getattr(artefact, "seconds", time.perf_counter() - start)
             head = {"stage": self.name, "version": self.version, "key": key, "arguments": self._tokens(given)}
-            cost = {"seconds": round(seconds, 3), "peak_mib": peak_memory_mib()}
-            return {**head, **cost, **_written(artefact, folder)}
+            peaks = {"peak_mib": peak_memory_mib(), "peak_accelerator_mib": peak_accelerator_mib()}
+            return {**head, "seconds": round(seconds, 3), **peaks, **_written(artefact, folder)}
 
         path, manifest, cached = where.cache.obtain(self.name, key, build)
-        made = Made(self.name, key, path, manifest["seconds"], manifest["peak_mib"], cached)
+        peaks = manifest["peak_mib"], manifest.get("peak_accelerator_mib")  # the latter is younger than kept stages
+        made = Made(self.name, key, path, manifest["seconds"], peaks[0], cached, peaks[1])
         artefact = cast(A, _opened(self._returns, path, manifest, made))
         known = where.account(label, artefact, reads)
         if known is artefact:

@@ -46,6 +46,12 @@ def test_fit_text(tmp_path):
     assert "gamma" in text
 
 
+def test_find_batch(tmp_path):
+    args = ("fit", "planted:60", "--method", "fne", "--out", str(tmp_path / "r"), "--find-batch", "--memory", "2000")
+    assert json.loads(invoke(*args, "--json", *QUICK))["largest_batch"] == 60
+    assert "largest batch that fits: 60 nodes of 256 tokens" in invoke(*args, *QUICK)
+
+
 def test_compare_json(tmp_path):
     args = ("--methods", "pne,ld", "--gnns", "gcn", "--seeds", "2", "--out", str(tmp_path / "r"), "--json")
     out = json.loads(invoke("compare", "planted:60", *args, *QUICK))

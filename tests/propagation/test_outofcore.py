@@ -52,7 +52,7 @@ import numpy as np
 from pathlib import Path
 from labeldeconv.propagation import outofcore
 from labeldeconv.propagation.adjacency import Adjacency
-from labeldeconv.stages.files import peak_memory_mib
+from labeldeconv.stages.memory import peak_memory_mib
 n, d, hops = 200_000, 256, 9
 outofcore.BLOCK_BYTES = 64 << 20
 rng = np.random.default_rng(0)

@@ -19,6 +19,7 @@ from labeldeconv.errors import ConfigError, DataError
 from labeldeconv.propagation.fixed_point import dequantize
 from labeldeconv.runs.fit import Parts, name_of, plain_name, resolve
 from labeldeconv.settings.reading import load_config
+from labeldeconv.stages.memory import free_memory_mib
 
 QUICK = {"encoder": "tiny", "train__epochs": 1, "gnn__epochs": 5}
 
@@ -41,6 +42,8 @@ def test_run_directory_is_complete_and_open(tmp_path):
     assert {k: v for k, v in stored.items() if k not in ("format", "files")} == {
         k: v for k, v in told.items() if k != "run"
     }
+    assert set(stored["peak_accelerator_mib"]) == set(stored["peak_mib"])
+    assert stored["largest_batch"] is None
     assert stored["settings"]["encoder"]["name"] == "tiny"
     assert tomllib.loads((run / "config.toml").read_text())["train"]["epochs"] == 1
     assert np.load(run / "hop_labels.npy").shape == (60, 2, 10)
@@ -275,3 +278,13 @@ def test_psi_s_layer_norms_cannot_become_the_gnn_s_batch_norms(tmp_path):
     fit("planted:60", method="fne", gnn="gcn", gnn__options={"norm": "layer"}, **settings, **QUICK)
     for norm in ("batch", "running"):
         fit("planted:60", method="fne", gnn="gcn", **{**settings, "train__psi_norm": norm}, **QUICK)
+
+
+@pytest.mark.skipif(free_memory_mib() is None, reason="this system does not tell how much memory is free")
+def test_the_largest_batch_is_measured_and_recorded(tmp_path):
+    plain = fit("planted:60", method="fne", out=tmp_path / "a", **QUICK)
+    found = fit("planted:60", method="fne", out=tmp_path / "b", find_batch=True, memory_mib=2000, **QUICK)
+    assert (plain.largest_batch, found.largest_batch) == (None, 60)
+    assert json.loads((tmp_path / "b" / "result.json").read_text())["largest_batch"] == 60
+    assert found.stages == plain.stages  # it changes nothing else
+    assert fit("planted:60", method="pne", out=tmp_path / "c", find_batch=True, **QUICK).largest_batch is None

@@ -104,3 +104,13 @@ def test_the_account_of_a_session(small_graph, tmp_path):
     with session(Cache(tmp_path / "here")) as later:
         numbers(small_graph, 2.0)
     assert [use.artefact.made.cached for use in later.used] == [True]
+
+
+def test_the_peak_of_accelerators_is_kept_with_the_stage(small_graph, monkeypatch):
+    """None without one; with one what the stage used when it was computed, also if it is taken from the cache."""
+    assert numbers(small_graph, 1.0).made.peak_accelerator_mib is None
+    asked = iter([123.0, 456.0])
+    monkeypatch.setattr("labeldeconv.stages.stage.peak_accelerator_mib", lambda: next(asked))
+    for _ in range(2):
+        assert numbers(small_graph, 3.0).made.peak_accelerator_mib == 123.0
+    assert next(asked) == 456.0

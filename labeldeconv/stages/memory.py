@@ -1,0 +1,88 @@
+"""Memory of this process and of the accelerators it uses: the peak since a reset, and what is free. In MiB."""
+
+from __future__ import annotations
+
+import ctypes
+import sys
+from pathlib import Path
+from typing import Any
+
+MIB = 1 << 20
+LIMITS = (("memory.max", "memory.current"), ("memory/memory.limit_in_bytes", "memory/memory.usage_in_bytes"))
+
+
+def peak_memory_mib() -> float | None:
+    """Largest resident memory since the last reset; None where the system does not tell."""
+    return _status("VmHWM")
+
+
+def resident_memory_mib() -> float | None:
+    """Resident memory now; None where the system does not tell."""
+    return _status("VmRSS")
+
+
+def peak_accelerator_mib() -> float | None:
+    """Largest memory of tensors since the last reset, on the fullest accelerator; None where there is none."""
+    devices = _accelerators()
+    if devices is None:
+        return None
+    module, count = devices
+    return round(max(module.max_memory_allocated(index) for index in range(count)) / MIB, 1)
+
+
+def reset_peak_memory() -> None:
+    """Let `peak_memory_mib` and `peak_accelerator_mib` start again from what is used now."""
+    devices = _accelerators()
+    if devices is not None:
+        module, count = devices
+        for index in range(count):
+            module.reset_peak_memory_stats(index)
+    try:
+        Path("/proc/self/clear_refs").write_text("5")
+    except OSError:
+        return
+
+
+def free_memory_mib(groups: Path = Path("/sys/fs/cgroup")) -> float | None:
+    """Memory that can still be had, of the machine or of the container if that is less; None where nobody tells."""
+    try:
+        lines = Path("/proc/meminfo").read_text().splitlines()
+    except OSError:
+        return None
+    free = [int(line.split()[1]) / 1024 for line in lines if line.startswith("MemAvailable")]
+    for most, used in LIMITS:
+        try:
+            free.append((int((groups / most).read_text()) - int((groups / used).read_text())) / MIB)
+        except (OSError, ValueError):  # no container, or no limit ('max')
+            continue
+    return round(max(min(free), 0.0), 1) if free else None
+
+
+def return_freed_memory() -> None:
+    """Give memory that was freed back to the system, so that the next measurement does not count it."""
+    devices = _accelerators()
+    if devices is not None:
+        devices[0].empty_cache()
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)  # glibc alone has it
+    if trim is not None:
+        trim(0)
+
+
+def _accelerators() -> tuple[Any, int] | None:
+    """The module that knows the accelerators' memory, and their number; None without torch or without any.
+
+    torch is not imported for it: a program that has not loaded torch uses no accelerator.
+    """
+    torch = sys.modules.get("torch")
+    if torch is None or not torch.accelerator.is_available():
+        return None
+    module = torch.accelerator if hasattr(torch.accelerator, "max_memory_allocated") else torch.cuda  # before torch 2.9
+    return module, torch.accelerator.device_count()
+
+
+def _status(name: str) -> float | None:
+    try:
+        lines = Path("/proc/self/status").read_text().splitlines()
+    except OSError:
+        return None
+    return next((round(int(line.split()[1]) / 1024, 1) for line in lines if line.startswith(f"{name}:")), None)
