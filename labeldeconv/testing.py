@@ -37,6 +37,7 @@ from labeldeconv.gnns.base import GNN, Psi
 from labeldeconv.graph.attributed import PARTS, AttributedGraph
 from labeldeconv.methods.base import Learned, Run, method_named
 from labeldeconv.propagation.adjacency import Adjacency, propagate
+from labeldeconv.propagation.sampling import sample_rows
 from labeldeconv.runs.fit import Parts, prepare, resolve, settings_from
 from labeldeconv.settings.models import AdjacencyConfig
 from labeldeconv.stages.cache import Cache
@@ -75,13 +76,25 @@ def check_edges_matter(factory: Factory) -> None:
 
 
 def check_psi(factory: Factory) -> None:
-    """Where `psi_exact` is claimed, psi(x) is forward with every node its own and only neighbour."""
+    """phi(I) psi(x) is forward where every node is its own and only neighbour, at any weights.
+
+    Where there are modules per hop (`hop_parts`), all are made like that of hop 0 first. A psi of another kind is
+    declared (`psi_differs`), and then is another.
+    """
     gnn = _make(factory).eval()
-    if not gnn.psi_exact:
+    _stir(gnn)
+    for part in gnn.hop_parts:
+        part.load_state_dict(gnn.hop_parts[0].state_dict())
+    with torch.no_grad():
+        x = _features()
+        alone, psi = logits(gnn, x, np.zeros((2, 0), dtype=np.int64)), gnn.phi_of_identity * gnn.psi(x)
+    if gnn.psi_differs:
+        assert not gnn.psi_exact, "psi_exact and psi_differs exclude each other"
+        assert not torch.allclose(psi, alone), "psi_differs is declared, yet psi is forward without edges"
         return
-    x = _features()
-    alone = logits(gnn, x, np.zeros((2, 0), dtype=np.int64))
-    torch.testing.assert_close(gnn.psi(x), alone, msg=lambda m: f"psi differs from forward without edges: {m}")
+    declared = gnn.psi_exact or bool(gnn.hop_parts) or type(gnn).psi is GNN.psi
+    assert declared, "psi is its own and undeclared: psi_exact = True, hop_parts or psi_differs expected"
+    _near(psi, alone, "psi differs from forward without edges")
 
 
 def check_equivariance(factory: Factory) -> None:
@@ -134,17 +147,31 @@ def check_bad_input(factory: Factory) -> None:
 
 
 def check_steps(factory: Factory) -> None:
-    """Where there are `steps`, they give the same as forward in eval mode, and never leave rows behind."""
+    """`steps` are there where `stepwise` says so, and give in eval mode what forward does, on some rows too.
+
+    A GNN fed by rows has none: its logits of a row depend on no other row.
+    """
     gnn = _make(factory).eval()
-    steps = gnn.steps()
-    if gnn.feed != "graph" or steps is None:
-        return
-    x, adj = _features(), _adjacency(_edges(), gnn)
-    h = x
-    for i, step in enumerate(steps):
-        h = step(h, adj)
-        assert h.shape[0] == N, f"step {i}: {N} rows expected, got {h.shape[0]}"
-    torch.testing.assert_close(h, gnn(x, adj), atol=1e-5, rtol=1e-4, msg=lambda m: f"steps differ from forward: {m}")
+    _stir(gnn)
+    steps, name = gnn.steps(), type(gnn).__name__
+    assert (steps is not None) == gnn.stepwise, (
+        f"{name}: stepwise is {gnn.stepwise}, and steps() is {'missing' if steps is None else 'there'}"
+    )
+    x, adj, some = _features(), _adjacency(_edges(), gnn), np.array([3, 0, 9])
+    with torch.no_grad():
+        whole = logits(gnn, x, _edges())
+        if gnn.feed == "rows":
+            assert steps is None, f"{name}: fed by rows, which have no steps"
+            rows = torch.stack(list(propagate(adj, x, gnn.hops)), dim=1)[some]  # (3, h, d)
+            _near(gnn(rows), whole[some], "logits of a row depend on the other rows")
+        elif steps is not None:
+            h = x
+            for i, step in enumerate(steps):
+                sources, block = sample_rows(adj, some, None)
+                part, h = step(h[sources], block), step(h, adj)
+                assert h.shape[0] == N, f"step {i}: {N} rows expected, got {h.shape[0]}"
+                _near(part, h[some], f"step {i} on some rows differs from the same rows of the whole")
+            _near(h, whole, "steps differ from forward")
 
 
 def check_output_bias(factory: Factory) -> None:
@@ -177,6 +204,18 @@ def _refusal(run: Callable[[Tensor], Tensor], x: Tensor) -> str | None:
     except DataError as error:
         return str(error)
     return None
+
+
+def _near(found: Tensor, expected: Tensor, message: str) -> None:
+    torch.testing.assert_close(found, expected, atol=1e-5, rtol=1e-4, msg=lambda m: f"{message}: {m}")
+
+
+def _stir(gnn: GNN) -> None:
+    """Move all weights from where they start, so that equal starts and zeros hide nothing."""
+    generator = torch.Generator().manual_seed(2)
+    with torch.no_grad():
+        for weight in gnn.parameters():
+            weight.add_(torch.randn(weight.shape, generator=generator, dtype=weight.dtype), alpha=0.1)
 
 
 def _make(factory: Factory) -> GNN:

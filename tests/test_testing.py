@@ -14,6 +14,9 @@ from labeldeconv.encoders.base import Encoder
 from labeldeconv.encoders.pretrained import load_encoder
 from labeldeconv.encoders.values import CategoryEncoder, NumberEncoder
 from labeldeconv.gnns.base import GNN
+from labeldeconv.gnns.gamlp import GAMLP
+from labeldeconv.gnns.sagn import SAGN
+from labeldeconv.gnns.spectral import SpeGNN
 from labeldeconv.labels.targets import TrueTargets
 from labeldeconv.methods.base import METHODS, Learned
 from labeldeconv.propagation.adjacency import convolve
@@ -38,9 +41,11 @@ from labeldeconv.testing import (
     check_method,
     check_output_bias,
     check_padding,
+    check_psi,
     check_repeats,
     check_saving,
     check_shapes,
+    check_steps,
     check_test_labels,
     check_tokenizer_key,
     check_training,
@@ -105,8 +110,90 @@ class Careless(Sage):
         return
 
 
+class DoubledSAGN(SAGN):
+    def psi(self, x):
+        return 2 * super().psi(x)
+
+
+class WrongHop(GAMLP):
+    def psi(self, x):
+        return self._head(self._hop(1, x), self._hop(1, x)[:, :1].expand_as(x))
+
+
+class LabelledPsi(GAMLP):
+    def psi(self, x):
+        return super().psi(x) + self.labels(torch.ones(len(x), self.out_dim))
+
+
+class UnscaledSpeGNN(SpeGNN):
+    @property
+    def phi_of_identity(self):
+        return 1.0
+
+
+class Undeclared(Sage):
+    psi_exact = False
+
+
+class Excused(Undeclared):
+    psi_differs = "it is the same, in truth"
+
+    def psi(self, x):
+        return super().psi(x)
+
+
+class HalfPsi(Undeclared):
+    psi_differs = "half of the weights are left out, to be fast"
+
+    def psi(self, x):
+        return self.outer(torch.zeros_like(self.inner(x)))
+
+
+class Both(HalfPsi):
+    psi_exact = True
+
+
+class HiddenSteps(Sage):
+    def steps(self):
+        return [lambda x, adj: convolve(adj, self.inner(x)).relu(), lambda h, adj: convolve(adj, self.outer(h))]
+
+
+class Stepwise(HiddenSteps):
+    stepwise = True
+
+
+class NoSteps(Sage):
+    stepwise = True
+
+
+class Reordered(Stepwise):
+    def steps(self):
+        first, second = super().steps()
+        return [lambda x, adj: first(x, adj) + 1, second]
+
+
+class WholeGraphOnly(Stepwise):
+    def steps(self):
+        first, second = super().steps()
+        return [lambda x, adj: first(x, adj) + len(x), lambda h, adj: second(h - len(h), adj)]
+
+
+class SteppedRows(SAGN):
+    stepwise = True
+
+    def steps(self):
+        return []
+
+
+class MixedRows(SAGN):
+    def forward(self, hop_features, label_inputs=None):
+        return super().forward(hop_features) - hop_features.mean()
+
+
 def test_own_gnn_passes():
     check_gnn(Sage)
+    check_gnn(Stepwise)
+    check_psi(HalfPsi)
 
 
 @pytest.mark.parametrize(
@@ -118,6 +205,19 @@ def test_own_gnn_passes():
         (Random, check_determinism, "eval mode is random"),
         (Wide, check_shapes, r"psi: \(1, 4\) expected, got \(1, 8\)"),
         (Elsewhere, check_output_bias, "output_bias does not add to psi"),
+        (DoubledSAGN, check_psi, "psi differs from forward without edges"),
+        (WrongHop, check_psi, "psi differs from forward without edges"),
+        (lambda a, b: LabelledPsi(a, b, label_hops=1), check_psi, "psi differs from forward without edges"),
+        (UnscaledSpeGNN, check_psi, "psi differs from forward without edges"),
+        (Undeclared, check_psi, "psi_exact = True, hop_parts or psi_differs expected"),
+        (Excused, check_psi, "psi_differs is declared, yet psi is forward without edges"),
+        (Both, check_psi, "exclude each other"),
+        (HiddenSteps, check_steps, r"HiddenSteps: stepwise is False, and steps\(\) is there"),
+        (NoSteps, check_steps, r"NoSteps: stepwise is True, and steps\(\) is missing"),
+        (Reordered, check_steps, "steps differ from forward"),
+        (WholeGraphOnly, check_steps, "step 0 on some rows differs from the same rows of the whole"),
+        (SteppedRows, check_steps, "fed by rows, which have no steps"),
+        (MixedRows, check_steps, "logits of a row depend on the other rows"),
     ],
 )
 def test_broken_promises_are_named(gnn, check, message):

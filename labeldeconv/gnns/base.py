@@ -33,7 +33,9 @@ class GNN(nn.Module, ABC):
     `labeldeconv.testing.check_gnn` tells whether a GNN keeps the contract.
 
     Attributes:
-        psi_exact: psi(x) equals forward where every node is its own and only neighbour.
+        psi_exact: phi(I) psi(x) equals forward where every node is its own and only neighbour. A psi of its own that is
+            not that says so: by `hop_parts`, or by `psi_differs`, a sentence why.
+        stepwise: forward also comes as `steps`, one per convolution; False says that there are none.
         least_layers: fewest layers it can have; a data set's suggestion of fewer is raised to it.
         suggests: settings by dotted names that it brings; they stand under what the user and the data set say.
         edge_dim: width of the edge features it reads from `adj.edge_values`; 0 for none.
@@ -44,7 +46,9 @@ class GNN(nn.Module, ABC):
     feed: ClassVar[Literal["graph", "rows"]]
     least_layers: ClassVar[int] = 1
     suggests: ClassVar[Mapping[str, Any]] = {}
+    stepwise: ClassVar[bool] = False
     psi_exact: bool = False
+    psi_differs: str = ""
     edge_dim: int = 0
     label_hops: int = 0
 
@@ -62,6 +66,16 @@ class GNN(nn.Module, ABC):
     def output_bias(self) -> Tensor | None:
         """Bias (c,) of the last linear map, so that outputs can start at the labels' frequencies; None: has none."""
         return None
+
+    @property
+    def phi_of_identity(self) -> Tensor | float:
+        """phi(I), the factor between psi and forward with A = I; 1 unless phi has coefficients of its own."""
+        return 1.0
+
+    @property
+    def hop_parts(self) -> Sequence[nn.Module]:
+        """Modules of which there is one per hop, hop 0 first: psi keeps the first, and is exact where all are equal."""
+        return ()
 
     def psi(self, x: Tensor) -> Tensor:
         """Features (b, d) to logits (b, c) with the same weights and A replaced by I; here forward itself, with I."""

@@ -9,6 +9,8 @@ graph.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -93,6 +95,11 @@ class GAMLP(GNN):
     def hops(self) -> int:
         """N: the hops whose features go in, beside the node's own."""
         return self._hops
+
+    @property
+    def hop_parts(self) -> Sequence[nn.Module]:
+        """The MLP of every hop."""
+        return list(self.hop_mlps)
 
     @property
     def output_bias(self) -> Tensor:

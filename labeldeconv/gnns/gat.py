@@ -42,6 +42,7 @@ class GAT(GNN):
     """
 
     feed = "graph"
+    stepwise = True
     psi_exact = True
 
     def __init__(

@@ -32,6 +32,7 @@ class GCN(GNN):
     """
 
     feed = "graph"
+    stepwise = True
     psi_exact = True
 
     def __init__(

@@ -60,6 +60,7 @@ class RevGAT(GNN):
 
     feed = "graph"
     least_layers = 2
+    stepwise = True
     psi_exact = True
 
     def __init__(

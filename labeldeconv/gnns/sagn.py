@@ -5,6 +5,8 @@ PyG has no SAGN. Fed by rows of features propagated once, so its memory is set b
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -66,6 +68,11 @@ class SAGN(GNN):
     def hops(self) -> int:
         """N: the hops whose features go in, beside the node's own."""
         return self._hops
+
+    @property
+    def hop_parts(self) -> Sequence[nn.Module]:
+        """The MLP of every hop."""
+        return list(self.mlps)
 
     @property
     def output_bias(self) -> Tensor:

@@ -33,6 +33,7 @@ class SpeGCN(GNN):
     """
 
     feed = "graph"
+    stepwise = True
     psi_exact = True
 
     def __init__(
@@ -86,6 +87,8 @@ class SpeGNN(GNN):
     """
 
     feed = "graph"
+    stepwise = True
+    psi_exact = True
 
     def __init__(
         self,
@@ -108,6 +111,11 @@ class SpeGNN(GNN):
     def hops(self) -> int:
         """N: the largest power of A-hat."""
         return len(self.theta) - 1
+
+    @property
+    def phi_of_identity(self) -> Tensor:
+        """sum_i theta_i."""
+        return self.theta.sum()
 
     @property
     def output_bias(self) -> Tensor:
