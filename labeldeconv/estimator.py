@@ -208,6 +208,8 @@ class LabelDeconvolution:
     def _forward(self, graph: AttributedGraph, x: np.ndarray) -> np.ndarray:
         """Logits (n, c) of the run's GNN on another graph with features (n, d)."""
         config = self.run_.config()
+        if self.run_.method == "glem" and config.glem.label_input:
+            raise ConfigError("glem: label inputs of another graph are not known; glem.label_input false expected")
         module = None if isinstance(self.gnn, str | Path) else self.gnn
         gnn: GNN = Architecture.of(config.gnn, module).build(x.shape[1], len(self.classes_))
         gnn.load_state_dict(load_file(self.run_.gnn_weights))

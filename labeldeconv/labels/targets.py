@@ -34,26 +34,29 @@ class Targets(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class TrueTargets:
-    """True labels (n,) or (n, c), -1 where unknown: what FNE trains on."""
+    """True labels (n,) or (n, c), -1 where unknown: what FNE trains on. GLEM smooths them by `smoothing`."""
 
     labels: np.ndarray
     task: Task
+    smoothing: float = 0.0
 
     def build(self) -> TrueLabels:
         """Node ids to one-hot or multi-hot targets."""
-        return TrueLabels(self.labels, self.task)
+        return TrueLabels(self.labels, self.task, self.smoothing)
 
 
 @dataclass(frozen=True, eq=False)
 class SoftTargets:
-    """(Pseudo) labels Y as they are: what GLEM's E-step trains on."""
+    """(Pseudo) labels Y: what GLEM's E-step trains on; rows of the nodes `gold` (m,) are smoothed by `smoothing`."""
 
     Y: Labels
     task: Task
+    smoothing: float = 0.0
+    gold: np.ndarray | None = None
 
-    def build(self) -> InverseLabels:
+    def build(self) -> SoftLabelRows:
         """Node ids to rows of Y."""
-        return InverseLabels(self.Y.values[:, None], alpha=0.0, task=self.task)
+        return SoftLabelRows(self.Y.values, self.task, self.smoothing, self.gold)
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,11 +76,39 @@ class InverseTargets:
 class TrueLabels(nn.Module):
     """Node ids (b,) to one-hot or multi-hot targets (b, c), NaN where a label is missing. Owns no parameters."""
 
-    def __init__(self, labels: np.ndarray, task: Task) -> None:
+    def __init__(self, labels: np.ndarray, task: Task, smoothing: float = 0.0) -> None:
         super().__init__()
         self.labels = labels
         self.task = task
+        self.smoothing = smoothing
 
     def forward(self, ids: np.ndarray) -> Tensor:
         """Targets (b, c) of the nodes."""
-        return torch.from_numpy(self.task.targets(np.asarray(self.labels[ids])))
+        return torch.from_numpy(smoothed(self.task.targets(np.asarray(self.labels[ids])), self.task, self.smoothing))
+
+
+class SoftLabelRows(nn.Module):
+    """Node ids (b,) to rows (b, c) of Y (n, c), those of the nodes `gold` (m,) smoothed. Owns no parameters."""
+
+    def __init__(self, Y: np.ndarray, task: Task, smoothing: float = 0.0, gold: np.ndarray | None = None) -> None:
+        super().__init__()
+        self.Y = Y
+        self.task = task
+        self.smoothing = smoothing
+        self.gold = np.zeros(len(Y), bool)
+        self.gold[np.empty(0, int) if gold is None else gold] = True
+
+    def forward(self, ids: np.ndarray) -> Tensor:
+        """Targets (b, c) of the nodes."""
+        rows = np.array(self.Y[ids], dtype=np.float32)
+        chosen = self.gold[ids]
+        rows[chosen] = smoothed(rows[chosen], self.task, self.smoothing)
+        return torch.from_numpy(rows)
+
+
+def smoothed(targets: np.ndarray, task: Task, smoothing: float) -> np.ndarray:
+    """Label smoothing of targets (b, c): 1 - smoothing of each, the rest evenly over its outcomes, c or yes and no."""
+    if smoothing == 0.0:
+        return targets
+    outcomes = task.num_classes if task.kind == "multiclass" else 2
+    return ((1 - smoothing) * targets + smoothing / outcomes).astype(np.float32)

@@ -21,13 +21,18 @@ from labeldeconv.training.encoder import TrainedEncoder
 )
 def finetuned(run: Run) -> Learned:
     """Features of an encoder trained on the true labels of the train nodes."""
-    trained = train_on_true_labels(run)
+    return learn_true_labels(run)
+
+
+def learn_true_labels(run: Run, smoothing: float = 0.0, epochs: int | None = None) -> Learned:
+    """X_FNE and the GNN on it; GLEM, where it is FNE, may smooth the labels and count its own epochs."""
+    trained = train_on_true_labels(run, smoothing, epochs)
     X = run.features(trained)
     psi = trained if run.settings.train.head == "psi" else None  # a linear layer cannot be a GNN's start
     return Learned(X, run.last_gnn(X, psi), encoder=trained, psi=trained)
 
 
-def train_on_true_labels(run: Run) -> TrainedEncoder:
-    """The encoder phase on true labels, train nodes only."""
-    targets = TrueTargets(run.graph.train_labels, run.task)
-    return run.train(targets, run.graph.split.train, head=run.label_head())
+def train_on_true_labels(run: Run, smoothing: float = 0.0, epochs: int | None = None) -> TrainedEncoder:
+    """The encoder phase on true labels, train nodes only; `epochs` instead of `train.epochs`."""
+    targets = TrueTargets(run.graph.train_labels, run.task, smoothing)
+    return run.train(targets, run.graph.split.train, head=run.label_head(), epochs=epochs)

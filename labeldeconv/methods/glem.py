@@ -1,26 +1,49 @@
 """X_GLEM: EM rounds. The E-step trains the encoder on gold and the GNN's pseudo labels, the M-step the GNN on the
 encoder's features with gold and the encoder's pseudo labels. The round with the best validation score decides.
+
+With `glem.first = "encoder"` the encoder is first trained on gold alone, whose GNN then teaches the first E-step. As
+published GLEM also smooths gold labels (`glem.label_smoothing`), lets the GNN read the encoder's own predictions beside
+its features (`glem.label_input`) and pools the first token (`encoder.pooling = "first"`).
 """
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import numpy as np
+import torch
 
 from labeldeconv.graph.attributed import AttributedGraph
+from labeldeconv.graph.task import Task
 from labeldeconv.labels.pseudo import HasLogits, Labels, pseudo
 from labeldeconv.labels.targets import SoftTargets
 from labeldeconv.methods.base import Complexity, Learned, Run, Work, method
-from labeldeconv.methods.fne import finetuned, train_on_true_labels
+from labeldeconv.methods.fne import learn_true_labels, train_on_true_labels
 from labeldeconv.settings.models import Config
-from labeldeconv.training.encoder import TrainedEncoder, predict
+from labeldeconv.stages.keys import Reads
+from labeldeconv.stages.stage import Folder, stage
+from labeldeconv.training.encoder import HasValues, TrainedEncoder, predict
+from labeldeconv.training.features import Features
 from labeldeconv.training.gnn import Taught
+
+ROWS = 1 << 14  # nodes in a block
 
 
 def _work(graph: AttributedGraph, settings: Config, hops: int) -> Work:
-    config, epochs, train = settings.glem, settings.train.epochs, len(graph.split.train)
-    trained = config.rounds * epochs * min(graph.num_nodes, train * (1 + config.encoder_ratio))
-    trained += epochs * train if config.first == "encoder" else 0
+    config, train = settings.glem, len(graph.split.train)
+    trained = config.rounds * _epochs(settings) * min(graph.num_nodes, train * (1 + config.encoder_ratio))
+    trained += _pretrain_epochs(settings) * train if config.first == "encoder" else 0
     return Work(trained, config.rounds + 1, config.rounds + 1)
+
+
+def _epochs(settings: Config) -> int:
+    """Passes of an E-step."""
+    return settings.train.epochs if settings.glem.epochs is None else settings.glem.epochs
+
+
+def _pretrain_epochs(settings: Config) -> int:
+    """Passes over the train nodes before the first round."""
+    return settings.train.epochs if settings.glem.pretrain_epochs is None else settings.glem.pretrain_epochs
 
 
 @method(
@@ -29,6 +52,7 @@ def _work(graph: AttributedGraph, settings: Config, hops: int) -> Work:
     trained_on="true and pseudo labels, EM rounds",
     nodes="train and some others",
     work=_work,
+    epochs=_epochs,
     complexity=Complexity("O(|V|)", "O(|B|)", "Y"),
     color=4,
 )
@@ -36,13 +60,14 @@ def glem(run: Run) -> Learned:
     """Features of the best of several EM rounds; encoder, psi and GNN are of that round too."""
     config = run.settings.glem
     if not (run.graph.split.roles > 0).any():
-        return finetuned(run)  # the inductive setting: no evaluation node to label, so GLEM is FNE (Section 5.8)
+        # The inductive setting: no evaluation node to label, so GLEM is FNE (Section 5.8), as it is trained first.
+        return learn_true_labels(run, config.label_smoothing, _pretrain_epochs(run.settings))
     trained: TrainedEncoder | None = None
     teacher: HasLogits
     if config.first == "gnn":
         teacher = run.first_gnn()
     else:
-        trained = train_on_true_labels(run)
+        trained = train_on_true_labels(run, config.label_smoothing, _pretrain_epochs(run.settings))
         teacher = _m_step(run, trained, None, 0).gnn
     best: Learned | None = None
     for number in range(1, config.rounds + 1):
@@ -57,14 +82,16 @@ def glem(run: Run) -> Learned:
 
 def _e_step(run: Run, teacher: HasLogits, start: TrainedEncoder | None, number: int) -> tuple[TrainedEncoder, Labels]:
     """Train the encoder on gold and on the teacher's pseudo labels."""
-    config = run.settings.glem
+    config, split = run.settings.glem, run.graph.split
     Y = pseudo.called(f"pseudo {number}")(teacher, run.graph, config.temperature)
     chosen = choose(run, Y, config.encoder_ratio)
+    gold = split.train if config.label_smoothing > 0 else None
     trained = run.train(
-        SoftTargets(Y, run.task),
-        np.sort(np.concatenate([run.graph.split.train, chosen])),
+        SoftTargets(Y, run.task, config.label_smoothing, gold),
+        np.sort(np.concatenate([split.train, chosen])),
         head=run.label_head(),
         start=start,
+        epochs=_epochs(run.settings),
         pseudo_weight=config.encoder_weight if len(chosen) else None,
         label=f"train {number}",
     )
@@ -80,7 +107,33 @@ def _m_step(run: Run, trained: TrainedEncoder, Y: Labels | None, number: int) ->
     chosen = choose(run, of_encoder, config.gnn_ratio)
     w = min(config.gnn_weight, 1 - 1e-6)
     taught = Taught(of_encoder, chosen, w / (1 - w)) if len(chosen) and w > 0 else None  # gold has weight 1 there
-    return Learned(X, run.gnn(X, taught=taught, label=f"gnn {number}"), trained, trained, Y)
+    read = X
+    if config.label_input:
+        read = label_input.called(f"label input {number}")(X, predicted, run.graph, config.temperature)
+    return Learned(X, run.gnn(read, taught=taught, label=f"gnn {number}"), trained, trained, Y)
+
+
+@stage(version=1)
+def label_input(
+    out: Folder,
+    features: HasValues,
+    predicted: HasLogits,
+    graph: Annotated[AttributedGraph, Reads("task", "num_classes")],
+    temperature: float,
+) -> Features:
+    """The encoder's features and the distribution it predicts, side by side: (n, d + c) float16.
+
+    It is predicted for train nodes too: with their true labels among its inputs a GNN would only copy them.
+    """
+    x, task = features.values, Task.of(graph)
+    n, d = x.shape
+    shape = (n, d + task.num_classes)
+    values = np.lib.format.open_memmap(out.path / "values.npy", mode="w+", dtype=np.float16, shape=shape)
+    for rows in (slice(lo, lo + ROWS) for lo in range(0, n, ROWS)):
+        values[rows, :d] = x[rows]
+        logits = torch.from_numpy(np.array(predicted.logits[rows], dtype=np.float32))
+        values[rows, d:] = task.probabilities(logits, temperature).numpy()
+    return Features(values, 0, 0.0)
 
 
 def choose(run: Run, Y: Labels, ratio: float) -> np.ndarray:

@@ -244,7 +244,15 @@ class GlemConfig(Settings):
     first: Literal["gnn", "encoder"] = "gnn"
     """Who makes the first pseudo labels: a GNN on X_PNE, or an encoder trained on the true labels."""
     temperature: Positive = 0.2
-    """Of the pseudo labels, both ways."""
+    """Of the pseudo labels, both ways, and of the label inputs."""
+    epochs: Count | None = None
+    """Passes of an E-step; None: train.epochs. Published: 3 (RevGAT), 1 (GCN)."""
+    pretrain_epochs: Count | None = None
+    """Passes over the true labels before the rounds, where the encoder is first; None: train.epochs. Published: 4."""
+    label_smoothing: Annotated[float, Field(ge=0.0, lt=1.0)] = 0.0
+    """Share of a true label spread over all classes, for the encoder. Published: 0.3 (arxiv), 0.1 (products)."""
+    label_input: bool = False
+    """Let the GNN read the distribution that the encoder predicts beside its features. Published: yes, for the GCN."""
     encoder_ratio: NonNegative = 1.0
     """Pseudo-labelled nodes in the E-step, per train node."""
     encoder_weight: Fraction = 0.5

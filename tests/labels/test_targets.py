@@ -3,7 +3,9 @@
 from dataclasses import dataclass
 
 import numpy as np
+import pytest
 import torch
+import torch.nn.functional as F
 
 from labeldeconv.graph.task import Task
 from labeldeconv.labels.inverse import InverseLabels
@@ -35,7 +37,24 @@ def test_true_labels_are_one_hot_and_missing_ones_are_nan():
 def test_soft_targets_are_rows_of_y():
     module = SoftTargets(Kept(Y), TASK).build()
     assert torch.equal(module(np.array([1, 0])), torch.from_numpy(Y[[1, 0]]))
-    assert module.alpha == 0.0
+    assert not list(module.parameters())
+
+
+@pytest.mark.parametrize("smoothing", [0.0, 0.3])
+def test_smoothing_is_torchs(smoothing):
+    """The cross entropy with smoothed targets is torch's with its own label smoothing."""
+    labels, logits = np.array([1, 0, 1]), torch.randn(3, 2, generator=torch.Generator().manual_seed(0))
+    module = TrueTargets(labels, TASK, smoothing).build()
+    expected = F.cross_entropy(logits, torch.from_numpy(labels), label_smoothing=smoothing, reduction="none")
+    torch.testing.assert_close(TASK.loss(logits, module(np.arange(3))), expected)
+    many = TrueTargets(np.array([[1, -1, 0]], np.int8), Task("multilabel", 3), smoothing).build()
+    np.testing.assert_allclose(many(np.array([0])), [[1 - smoothing / 2, np.nan, smoothing / 2]], atol=1e-7)
+
+
+def test_only_gold_rows_are_smoothed():
+    module = SoftTargets(Kept(Y), TASK, 0.2, np.array([0, 2])).build()
+    np.testing.assert_allclose(module(np.array([2, 1, 0])), [[0.5, 0.5], [0.25, 0.75], [0.9, 0.1]], atol=1e-7)
+    np.testing.assert_array_equal(Y[0], [1, 0])  # what is given stays as it is
 
 
 def test_inverse_targets_by_hand():
@@ -55,6 +74,9 @@ def test_keys_tell_targets_apart():
         TrueTargets(np.array([1, 1]), TASK),
         SoftTargets(Kept(Y, "a"), TASK),
         SoftTargets(Kept(Y, "b"), TASK),
+        SoftTargets(Kept(Y, "b"), TASK, 0.1, np.array([0])),
+        SoftTargets(Kept(Y, "b"), TASK, 0.1, np.array([1])),
+        TrueTargets(np.array([0, 1]), TASK, 0.1),
         InverseTargets(Kept(K, "a"), 1.0, TASK),
         InverseTargets(Kept(K, "a"), 0.5, TASK),
         InverseTargets(Kept(K, "a"), 1.0, TASK, [0.5, 0.5]),
@@ -62,4 +84,4 @@ def test_keys_tell_targets_apart():
     ]
     keys = [str(token(targets)) for targets in given]
     assert len(set(keys)) == len(keys)
-    assert str(token(InverseTargets(Kept(K, "a"), 1.0, TASK))) == keys[4]
+    assert str(token(InverseTargets(Kept(K, "a"), 1.0, TASK))) == keys[7]

@@ -1,13 +1,17 @@
-"""X_GLEM: EM rounds, of which the best is kept whole."""
+"""X_GLEM: EM rounds, of which the best is kept whole; and what the published recipes set."""
 
 import json
 import re
+from dataclasses import dataclass
 
 import numpy as np
 import pytest
+import torch
 
-from labeldeconv import fit
+from labeldeconv import LabelDeconvolution, fit, planted
+from labeldeconv.errors import ConfigError
 from labeldeconv.graph.split import Split
+from labeldeconv.methods.glem import choose, label_input
 
 QUICK = {"encoder": "tiny", "train__epochs": 1, "gnn__epochs": 5}
 
@@ -65,3 +69,126 @@ def test_glem_without_evaluation_nodes_to_label(graph, tmp_path):
     fne = fit(graph, method="fne", out=tmp_path / "f", **QUICK)
     np.testing.assert_array_equal(result.features, fne.features)
     assert Split(graph.split.roles).train.size == 48
+
+
+def cached(tmp_path, result, label, name):
+    return np.load(tmp_path / "cache" / result.stages[label] / f"{name}.npy")
+
+
+def test_label_input_puts_the_encoders_distribution_beside_its_features(graph, tmp_path):
+    """By numpy from the stages before it: softmax(logits / 0.2) of every node, train nodes not excepted."""
+    words = {"method": "glem", "glem__rounds": 1, **QUICK}
+    result = fit(graph, glem__label_input=True, out=tmp_path / "r", **words)
+    X, logits = cached(tmp_path, result, "features 1", "values"), cached(tmp_path, result, "predict 1", "logits")
+    power = np.exp((logits - logits.max(1, keepdims=True)) / 0.2)
+    read = cached(tmp_path, result, "label input 1", "values")
+    assert read.shape == (80, 32 + 10)
+    np.testing.assert_array_equal(read[:, :32], X)
+    np.testing.assert_allclose(read[:, 32:], power / power.sum(1, keepdims=True), atol=1e-3)
+    plain = fit(graph, out=tmp_path / "p", **words)
+    np.testing.assert_array_equal(result.features, plain.features)  # X_GLEM is the encoder's
+    assert result.stages["gnn 1"] != plain.stages["gnn 1"]
+    assert "label input 1" not in plain.stages
+    from safetensors.numpy import load_file
+
+    shapes = {v.shape for v in load_file(result.run / "gnn.safetensors").values()}
+    assert any(42 in shape for shape in shapes)
+    assert not any(32 in shape for shape in shapes)
+
+
+@dataclass
+class Held:
+    """An array as a stage's artefact."""
+
+    values: np.ndarray
+    logits: np.ndarray
+    content_key: str = "k"
+
+
+def test_label_input_of_a_multilabel_task_is_a_sigmoid():
+    graph = planted(60, "multilabel", seed=0, num_classes=4).graph
+    rng = np.random.default_rng(0)
+    held = Held(rng.normal(size=(60, 3)).astype(np.float16), rng.normal(size=(60, 4)).astype(np.float32))
+    made = label_input(held, held, graph, 0.5).values
+    np.testing.assert_allclose(made[:, 3:], 1 / (1 + np.exp(-2 * held.logits)), atol=1e-3)
+
+
+def test_label_inputs_of_another_graph_are_refused(graph, tmp_path):
+    settings = {"glem.label_input": True, "glem.rounds": 1, "train.epochs": 1, "gnn.epochs": 2}
+    model = LabelDeconvolution("glem", "tiny", settings=settings, out=tmp_path / "m").fit(graph)
+    with pytest.raises(ConfigError, match=r"glem\.label_input false expected"):
+        model.predict(planted(60, seed=3).graph)
+
+
+@pytest.mark.parametrize("first", ["gnn", "encoder"])
+def test_epochs_of_its_own(graph, tmp_path, first):
+    """As published: other numbers of passes in pre-training and in the E-step than in train.epochs."""
+    words = {**QUICK, "glem__first": first, "glem__rounds": 1, "train__epochs": 3}
+    own = fit(graph, method="glem", glem__epochs=2, glem__pretrain_epochs=4, out=tmp_path / "a", **words)
+    same = fit(graph, method="glem", out=tmp_path / "b", **words)
+    assert own.encoder_nodes_by_stage["train 1"] == 2 * 80
+    assert same.encoder_nodes_by_stage["train 1"] == 3 * 80
+    if first == "encoder":
+        assert own.encoder_nodes_by_stage["train"] == 4 * 48
+        assert same.encoder_nodes_by_stage["train"] == 3 * 48
+    from labeldeconv.methods.base import METHODS
+    from labeldeconv.settings.reading import load_config
+
+    given = {"glem.first": first, "glem.rounds": 1, "train.epochs": 3, "glem.epochs": 2, "glem.pretrain_epochs": 4}
+    config = load_config(None, given)
+    told = METHODS["glem"].work(graph, config, 2)
+    assert told.trained == sum(count for label, count in own.encoder_nodes_by_stage.items() if "train" in label)
+    assert METHODS["glem"].epochs(config) == 2
+
+
+def test_smoothing_reaches_gold_alone_in_both_phases(graph, tmp_path, monkeypatch):
+    """Targets that the encoder phase gets, by hand: (1 - 0.3) one-hot + 0.3 / c on train nodes, Y elsewhere."""
+    from labeldeconv.methods.base import Run
+
+    given, real = {}, Run.train
+
+    def train(self, targets, nodes, **words):
+        given[words.get("label", "train")] = targets.build()(np.arange(80)).numpy()
+        return real(self, targets, nodes, **words)
+
+    monkeypatch.setattr(Run, "train", train)
+    words = {"method": "glem", "glem__first": "encoder", "glem__rounds": 1, **QUICK}
+    result = fit(graph, glem__label_smoothing=0.3, out=tmp_path / "r", **words)
+    train_nodes, others = graph.split.train, np.flatnonzero(graph.split.roles > 0)
+    hot = torch.nn.functional.one_hot(torch.from_numpy(graph.labels[train_nodes]).long(), 10).numpy()
+    for label in ("train", "train 1"):
+        np.testing.assert_allclose(given[label][train_nodes], 0.7 * hot + 0.03, atol=1e-6)
+    Y = cached(tmp_path, result, "pseudo 1", "values")
+    np.testing.assert_array_equal(given["train 1"][others], Y[others])
+    np.testing.assert_array_equal(Y[train_nodes], hot)  # gold itself stays what it is
+
+
+def test_the_most_confident_are_chosen(graph):
+    from labeldeconv.runs.fit import prepare, resolve
+    from labeldeconv.settings.reading import load_config
+
+    given = {"encoder.name": "tiny", "glem.confident": 0.25}
+    run = prepare(resolve(load_config(None, given)), graph)
+    others = np.flatnonzero(graph.split.roles > 0)
+    Y = np.full((80, 10), 0.1, np.float32)
+    Y[others, 0] += np.linspace(0, 0.5, len(others), dtype=np.float32)
+    kept = others[-8:]  # a quarter of 32
+    np.testing.assert_array_equal(choose(run, Held(Y, Y), 1.0), kept)
+    few = choose(run, Held(Y, Y), 4 / 48)
+    assert len(few) == 4
+    assert set(few) < set(kept)
+
+
+def test_the_first_token_can_be_pooled(graph, tmp_path):
+    """GLEM's encoders give the first token's vector, after training too."""
+    words = {"method": "glem", "glem__rounds": 1, "encoder__pooling": "first", **QUICK}
+    result = fit(graph, out=tmp_path / "r", **words)
+    from transformers import AutoModel
+
+    from labeldeconv.encoders.pretrained import load_encoder
+    from labeldeconv.settings.models import EncoderConfig
+
+    ids = torch.tensor([load_encoder(EncoderConfig(name="tiny")).tokenize([graph.texts[5]], 256)[0]])
+    with torch.inference_mode():
+        hidden = AutoModel.from_pretrained(result.run / "encoder").eval()(input_ids=ids).last_hidden_state[0, 0]
+    np.testing.assert_allclose(result.features[5], hidden.numpy(), atol=2e-3)

@@ -100,6 +100,9 @@ READ = {
     "giant.epochs": (GIANT, 2, {"train 4"}),
     "giant.max_degree": (GIANT, 4, {"train 4"}),
     "glem.temperature": (GLEM, 0.9, {"pseudo 1"}),
+    "glem.epochs": (GLEM, 2, {"train 1"}),
+    "glem.pretrain_epochs": ({**GLEM, "glem.first": "encoder"}, 2, TRAIN),
+    "glem.label_smoothing": (GLEM, 0.3, {"train 1"}),
     "glem.encoder_weight": (GLEM, 0.1, {"train 1"}),
     "glem.encoder_ratio": (GLEM, 0.3, {"train 1"}),
     "glem.gnn_ratio": (GLEM, 0.3, {"gnn 1"}),
@@ -132,6 +135,7 @@ CHOOSE = {
     "glem.rounds": (GLEM, 2),
     "glem.first": (GLEM, "encoder"),
     "glem.confident": (GLEM, 0.2),
+    "glem.label_input": (GLEM, True),
     "glem.restart": ({**GLEM, "glem.rounds": 2}, False),
     "joint.gnn": (SAGE, "fresh"),
 }
