@@ -1,13 +1,25 @@
 """Small inputs that many tests share."""
 
+import os
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 from labeldeconv.encoders.pretrained import load_encoder
 from labeldeconv.encoders.tokens import Tokens, write_tokens
 from labeldeconv.graph.texts import Texts
 from labeldeconv.settings.models import EncoderConfig
+
+# Real graphs, which are no part of the project: beside it, or where LABELDECONV_TEST_DATA says.
+REAL = Path(os.environ.get("LABELDECONV_TEST_DATA", Path(__file__).parents[2] / "shared" / "data"))
+
+
+def real_data(name: str) -> Path:
+    """The folder of a real data set; the test is skipped where it is absent."""
+    if not (REAL / name).is_dir():
+        pytest.skip(f"no {name} in {REAL}, which LABELDECONV_TEST_DATA may change")
+    return REAL / name
 
 
 def random_edges(n: int, e: int, seed: int = 0) -> np.ndarray:

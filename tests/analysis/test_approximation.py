@@ -32,4 +32,5 @@ def test_command(tmp_path):
     assert out.exit_code == 0, out.output
     assert json.loads(out.stdout)["data"] == "planted-multiclass"
     text = CliRunner().invoke(app, ["analyze", "approximation", "planted:60", *sets], catch_exceptions=False).stdout
-    assert "SpeGNN" in text or "spegnn" in text
+    named = [line.split()[1] for line in text.splitlines() if line.startswith("│")]
+    assert named == ["gcn", "spegcn", "revgat", "spegnn"]

@@ -1,7 +1,6 @@
 """TF-IDF against hand-computed numbers and a dense product, and on real texts."""
 
 import math
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,6 +11,7 @@ from labeldeconv.analysis.tfidf import Tfidf
 from labeldeconv.graph.attributed import AttributedGraph
 from labeldeconv.graph.split import Split
 from labeldeconv.graph.texts import Texts
+from tests.samples import real_data
 
 
 def graph_of(texts, attributes="text"):
@@ -99,10 +99,7 @@ def test_common_words_propose_nothing(monkeypatch):
 
 
 def test_citeseer_texts():
-    folder = Path("/work/shared/data/citeseer")
-    if not folder.is_dir():
-        pytest.skip("the real graphs of /work/shared/data are not here")
-    graph = open_data(str(folder)).graph
+    graph = open_data(str(real_data("citeseer"))).graph
     table = Tfidf.of(graph)
     queries = np.arange(0, graph.num_nodes, 50)
     ids, scores = table.nearest(queries, 1)

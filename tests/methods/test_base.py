@@ -4,12 +4,14 @@ import dataclasses
 
 import numpy as np
 import pytest
+import torch
 
 from labeldeconv import AttributedGraph, Learned, Method, Run, fit, method
 from labeldeconv.errors import ConfigError
 from labeldeconv.methods.base import METHODS, method_named
 from labeldeconv.runs.fit import prepare, resolve
 from labeldeconv.settings.reading import load_config
+from labeldeconv.training.steps import resolved_precision
 
 QUICK = {"encoder": "tiny", "train__epochs": 1, "gnn__epochs": 5}
 
@@ -97,7 +99,8 @@ def test_a_run_is_frozen(graph):
         run.graph = None
     assert not run.inductive
     assert run.hops == 2
-    assert run.training.precision in ("float32", "bfloat16")
+    assert run.settings.train.precision == "auto"
+    assert run.training.precision == resolved_precision("auto", torch.device("cpu"))
 
 
 def test_one_precision_of_its_own_or_of_the_device_is_one_key(graph, tmp_path):

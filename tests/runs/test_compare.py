@@ -6,6 +6,7 @@ import logging
 
 import numpy as np
 import pytest
+from scipy.stats import ttest_rel
 from torch_geometric.nn import GraphSAGE
 
 from labeldeconv import Learned, compare, fit, method, planted, sweep
@@ -136,9 +137,9 @@ def test_names_of_cells_are_plain():
 
 
 def test_significance_needs_seeds(tmp_path):
-    result = compare("planted:60", ["pne", "ld"], seeds=3, out=tmp_path / "c", **QUICK)
+    longer = {**QUICK, "gnn__epochs": 30, "train__lr": 1e-2}  # so that scores differ, and by seed
+    result = compare("planted:120", ["pne", "ld"], seeds=3, out=tmp_path / "c", **longer)
     p = {row.method: row.p_value for row in result.rows}
-    assert p["ld"] is None
-    if p["pne"] is not None:
-        assert 0 <= p["pne"] <= 1
-        assert "p vs ld" in result.columns()
+    ld, pne = ([run.result["test"] for run in open_runs(tmp_path / "c") if run.method == m] for m in ("ld", "pne"))
+    assert p == {"ld": None, "pne": pytest.approx(ttest_rel(ld, pne).pvalue)}
+    assert "p vs ld" in result.columns()

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from safetensors import safe_open
 
-from labeldeconv import fit
+from labeldeconv import fit, planted
 from labeldeconv.errors import DataError
 from labeldeconv.graph.texts import Texts
 from labeldeconv.runs import export as module
@@ -66,4 +66,4 @@ def test_a_run(tmp_path):
     assert duckdb.sql(f"SELECT count(*), min(len(features)) FROM '{path}'").fetchall() == [(60, 32)]
     data = run_to_pyg(tmp_path / "r")
     np.testing.assert_array_equal(data.x.numpy(), result.features.astype(np.float32))
-    assert data.train_mask.sum() > 0
+    np.testing.assert_array_equal(np.flatnonzero(data.train_mask), planted(60).graph.split.train)

@@ -16,7 +16,9 @@ from transformers import AutoModel
 
 from labeldeconv import AttributedGraph, fit, open_data, planted
 from labeldeconv.errors import ConfigError, DataError
+from labeldeconv.graph.task import Task
 from labeldeconv.propagation.fixed_point import dequantize
+from labeldeconv.runs.directory import RunDirectory
 from labeldeconv.runs.fit import Parts, name_of, plain_name, resolve
 from labeldeconv.settings.reading import load_config
 from labeldeconv.stages.memory import free_memory_mib
@@ -28,7 +30,9 @@ QUICK = {"encoder": "tiny", "train__epochs": 1, "gnn__epochs": 5}
 @pytest.mark.parametrize("data", ["planted:60", "planted-multilabel:60", "planted-protein:60"])
 def test_every_method_on_every_flavour(data, method, tmp_path):
     result = fit(data, method=method, gnn="sagn", out=tmp_path / "run", **QUICK)
-    assert 0 <= result.test <= 1
+    stored = RunDirectory.open(result.run)
+    ids = stored.graph.split.test
+    assert result.test == Task.of(stored.graph).score(result.logits[ids], stored.graph.labels[ids])
     assert (result.gamma is not None) == (method == "ld")
     assert result.features.shape == (60, 32)
     assert result.metric == ("accuracy" if data == "planted:60" else "mean ROC-AUC")
@@ -114,7 +118,11 @@ def test_own_gnn_by_path(tmp_path, monkeypatch):
         "from labeldeconv.gnns.gcn import GCN\n\n\nclass Mine(GCN):\n    pass\n", encoding="utf-8"
     )
     monkeypatch.syspath_prepend(str(tmp_path))
-    assert fit("planted:40", method="pne", gnn="mine:Mine", out=tmp_path / "r", **QUICK).val >= 0
+    mine = fit("planted:40", method="pne", gnn="mine:Mine", out=tmp_path / "r", **QUICK)
+    gcn = fit("planted:40", method="pne", gnn="gcn", out=tmp_path / "s", **QUICK)
+    assert [r.settings["gnn"]["name"] for r in (mine, gcn)] == ["mine:Mine", "gcn"]
+    assert mine.stages["gnn"] != gcn.stages["gnn"]
+    np.testing.assert_array_equal(mine.logits, gcn.logits)
 
 
 def test_psi_from_the_first_gnn(tmp_path):

@@ -6,6 +6,7 @@ import os
 import numpy as np
 import pytest
 
+from labeldeconv.stages import files
 from labeldeconv.stages.files import checksum, make_read_only, share, write_json, write_text
 
 
@@ -47,10 +48,12 @@ def test_a_writable_file_is_never_linked(tmp_path):
     assert (tmp_path / "a").read_text() == "1"
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="the superuser may write everywhere, so that files are copied")
-def test_a_read_only_file_is_linked_or_cloned(tmp_path):
+@pytest.mark.parametrize("writable", [True, False])
+def test_without_reflinks_only_a_file_that_nobody_can_write_is_linked(tmp_path, monkeypatch, writable):
+    """The superuser may write everywhere, so that the answer of `os.access` is given here."""
+    monkeypatch.setattr(files, "_reflink", lambda source, target: False)
+    monkeypatch.setattr(files.os, "access", lambda path, mode: writable)
     (tmp_path / "a").write_text("1")
-    (tmp_path / "a").chmod(0o444)
     share(tmp_path / "a", tmp_path / "b")
-    same = (tmp_path / "a").stat().st_ino == (tmp_path / "b").stat().st_ino
-    assert same or (tmp_path / "b").read_text() == "1"
+    assert (tmp_path / "b").read_text() == "1"
+    assert (tmp_path / "a").samefile(tmp_path / "b") == (not writable)

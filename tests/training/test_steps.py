@@ -56,7 +56,6 @@ def test_precision(precision, dtype):
 
 @pytest.mark.parametrize(("fast", "precision"), [(True, "bfloat16"), (False, "float32")])
 def test_precision_is_chosen_by_the_hardware(fast, precision, monkeypatch):
-    assert resolved_precision("auto", CPU) in ("float32", "bfloat16")
     monkeypatch.setattr(steps, "_native_bfloat16", lambda device: fast)
     assert resolved_precision("auto", CPU) == precision
     with autocast("auto", CPU):

@@ -1,7 +1,6 @@
 """STRING: small files in its formats, and yeast with its known counts."""
 
 import gzip
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -10,8 +9,8 @@ from labeldeconv.data.opening import open_data
 from labeldeconv.data.sets.expected_files import MissingFiles
 from labeldeconv.data.sets.string_db import load_string, string_files
 from labeldeconv.errors import DataError
+from tests.samples import real_data
 
-YEAST = Path(__file__).parents[4] / "shared" / "data" / "string_yeast"
 N = 40
 INFO = "#string_protein_id\tpreferred_name\tprotein_size\tannotation\n" + "".join(
     f"7.P{i}\tp{i}\t3\tsecret function {i}\n" for i in range(N)
@@ -80,9 +79,8 @@ def test_bad_files(tmp_path, kind, text, message):
         load_string(string_files(write(tmp_path, **{kind: text}), "7"), "7")
 
 
-@pytest.mark.skipif(not YEAST.is_dir(), reason="needs ../shared/data/string_yeast")
 def test_yeast():
-    loaded = load_string(string_files(YEAST, "4932"), "4932")
+    loaded = load_string(string_files(real_data("string_yeast"), "4932"), "4932")
     graph = loaded.graph
     assert (graph.num_nodes, graph.num_edges, graph.num_classes) == (6_600, 70_201, 203)
     assert int((graph.labels >= 0).any(1).sum()) == 5_483

@@ -1,7 +1,5 @@
 """Own tables: three formats give one graph, every problem is told with its place, real graphs have known counts."""
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 
@@ -10,8 +8,7 @@ from labeldeconv.errors import DataError
 from labeldeconv.propagation.adjacency import Adjacency
 from labeldeconv.stages.keys import digest, token
 from tests.data.table_writing import FORMATS, NODES, changed, problems, same, write
-
-SHARED = Path(__file__).parents[4] / "shared" / "data"
+from tests.samples import real_data
 
 
 @pytest.mark.parametrize("kind", FORMATS)
@@ -114,17 +111,14 @@ def test_key_holds_the_name(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("name", "nodes", "edges", "classes", "isolated"),
-    [("citeseer", 3186, 4225, 6, None), ("stacks", 16860, 43243, 111, 1508)],
+    ("name", "nodes", "edges", "classes", "isolated", "first"),
+    [("citeseer", 3186, 4225, 6, 86, "norman00argument"), ("stacks", 16860, 43243, 111, 1508, "06Z4")],
 )
-def test_real_graphs(name, nodes, edges, classes, isolated):
-    if not (SHARED / name).is_dir():
-        pytest.skip(f"{SHARED / name} is absent")
-    loaded = load_tables(SHARED / name)
+def test_real_graphs(name, nodes, edges, classes, isolated, first):
+    loaded = load_tables(real_data(name))
     graph = loaded.graph
     assert (graph.num_nodes, graph.num_classes) == (nodes, classes)
-    assert len(Adjacency.from_edges(graph.edges, nodes).indices) - (isolated or 86) == 2 * edges
-    if isolated:
-        assert any(f"{isolated:d} isolated nodes" in warning for warning in loaded.warnings)
-    assert graph.ids.take(np.array([0]))[0] in ("norman00argument", "06Z4")
+    assert len(Adjacency.from_edges(graph.edges, nodes).indices) - isolated == 2 * edges
+    assert [f"{isolated:d} isolated nodes" in warning for warning in loaded.warnings].count(True) == 1
+    assert graph.ids.take(np.array([0]))[0] == first
     assert all(graph.texts.take(np.arange(5)))

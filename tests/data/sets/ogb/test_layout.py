@@ -1,16 +1,13 @@
 """The files of OGB data sets: recognised, and those that are missing named with what is there."""
 
-from pathlib import Path
-
 import pytest
 
 from labeldeconv.data.sets.expected_files import MissingFiles
 from labeldeconv.data.sets.ogb.layout import ARXIV, PRODUCTS, recognise
 from labeldeconv.data.sets.ogb.raw_graph import ogb_files
+from tests.samples import real_data
 
 from .ogb_writing import N, arxiv, products, proteins
-
-REAL = Path(__file__).parents[5] / "shared" / "data" / "ogbn_arxiv_partial"
 
 
 def test_missing_files_are_named_with_what_is_there(tmp_path):
@@ -25,15 +22,16 @@ def test_missing_files_are_named_with_what_is_there(tmp_path):
     assert "trn texts" in caught.value.found["files"]
 
 
-@pytest.mark.skipif(not REAL.is_dir(), reason="needs ../shared/data/ogbn_arxiv_partial")
 def test_real_pieces_of_arxiv():
-    assert recognise(REAL) is ARXIV
+    folder = real_data("ogbn_arxiv_partial")
+    assert recognise(folder) is ARXIV
     with pytest.raises(MissingFiles) as caught:
-        ogb_files(ARXIV, REAL)
+        ogb_files(ARXIV, folder)
     found = caught.value.found
     assert (found["nodes"], found["classes"]) == (169_343, 40)
     assert found["split"] == {"train": 90_941, "val": 29_799, "test": 48_603}
-    assert ["edge.csv" in told or "titleabs.tsv" in told for told in caught.value.problems] == [True, True]
+    edges, texts = caught.value.problems
+    assert ("edge.csv" in edges, "titleabs.tsv" in texts) == (True, True)
 
 
 @pytest.mark.parametrize("make", [arxiv, products, proteins])
