@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import inspect
 import json
 import logging
 from collections.abc import Iterator, Sequence
@@ -32,6 +33,8 @@ class TextEncoder(Encoder):
         if config.layers is not None:
             keep_first_layers(model, config.layers)
         self.dim: int = text_settings(model).hidden_size
+        # Language models would keep the keys and values of every layer for a next token that never comes.
+        self._options = {"use_cache": False} if "use_cache" in inspect.signature(model.forward).parameters else {}
         self.model = add_lora(model, config.lora_rank) if config.lora_rank else model
         self.tokenizer = tokenizer
         self.pooling = config.pooling
@@ -41,11 +44,15 @@ class TextEncoder(Encoder):
 
     def forward(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
         """Tokens (b, t) and mask (b, t) to features (b, d): masked mean or first token of the last layer."""
-        hidden = self.model(input_ids=input_ids, attention_mask=attention_mask).last_hidden_state  # (b, t, d)
+        hidden = self.hidden_states(input_ids, attention_mask)  # (b, t, d)
         if self.pooling == "first":
             return hidden[:, 0]
         weight = attention_mask.unsqueeze(-1).to(hidden.dtype)  # (b, t, 1)
         return (hidden * weight).sum(1) / weight.sum(1).clamp_min(1)
+
+    def hidden_states(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
+        """Tokens (b, t) and mask (b, t) to the last layer (b, t, d)."""
+        return self.model(input_ids=input_ids, attention_mask=attention_mask, **self._options).last_hidden_state
 
     def tokenize(self, texts: Sequence[str], max_tokens: int) -> list[list[int]]:
         """Token ids with special tokens, cut to the smaller of `max_tokens` and what the model can take."""

@@ -37,7 +37,7 @@ class ProteinEncoder(TextEncoder):
 
     def forward(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
         """Tokens (b, t) and mask (b, t) to features (b, d): mean over the residues of the last layer."""
-        hidden = self.model(input_ids=input_ids, attention_mask=attention_mask).last_hidden_state  # (b, t, d)
+        hidden = self.hidden_states(input_ids, attention_mask)  # (b, t, d)
         if self.pooling == "first":
             return hidden[:, 0]
         kept = attention_mask.clone()

@@ -70,7 +70,7 @@ class InverseLabels(nn.Module):
         """K (b, h, c) of the nodes, in the type and on the device of gamma'."""
         K = self.hop_labels
         if isinstance(K, Tensor):
-            rows, fixed_point = K[torch.as_tensor(ids, device=K.device)], K.dtype == torch.uint16
+            rows, fixed_point = K[torch.as_tensor(ids).to(K.device)], K.dtype == torch.uint16
         else:
             chosen = ids.detach().cpu().numpy() if isinstance(ids, Tensor) else np.asarray(ids)
             rows, fixed_point = torch.from_numpy(K[chosen].astype(np.float32)), K.dtype == np.uint16

@@ -30,6 +30,19 @@ class Checkpoint:
         return self._seconds_before + time.perf_counter() - self._started
 
     @property
+    def _device(self) -> torch.device:
+        """Where the model is."""
+        return next((p.device for p in self.model.parameters()), torch.device("cpu"))
+
+    @property
+    def _random(self) -> Any:
+        """What has the random state of an accelerator that the model is on; None on a CPU."""
+        if self._device.type == "cpu":
+            return None
+        module = getattr(torch, self._device.type, None)
+        return module if hasattr(module, "get_rng_state") else None
+
+    @property
     def due(self) -> bool:
         """Whether it is time to write."""
         return time.perf_counter() - self._written >= 60 * self.minutes
@@ -41,8 +54,8 @@ class Checkpoint:
             tensors |= {f"optimizer.{i}.{k}": v for k, v in slots.items()}
         tensors |= {f"extra.{k}": v for k, v in (extra or {}).items()}
         tensors["random.cpu"] = torch.get_rng_state()
-        if torch.cuda.is_available():
-            tensors["random.cuda"] = torch.cuda.get_rng_state()
+        if (random := self._random) is not None:
+            tensors[f"random.{self._device.type}"] = random.get_rng_state()
         metadata = {"state": json.dumps({**state, "seconds": self.seconds})}
         temporary = self.path.with_suffix(".tmp")
         save_file(_unshared(tensors), temporary, metadata)
@@ -66,17 +79,18 @@ class Checkpoint:
             slots.setdefault(int(i), {})[slot] = tensor
         self.optimizer.load_state_dict({**self.optimizer.state_dict(), "state": slots})
         torch.set_rng_state(groups["random"]["cpu"])
-        if "cuda" in groups["random"] and torch.cuda.is_available():
-            torch.cuda.set_rng_state(groups["random"]["cuda"])
+        if (random := self._random) is not None and self._device.type in groups["random"]:
+            random.set_rng_state(groups["random"][self._device.type])
         self._seconds_before = state["seconds"]
         return state, groups["extra"]
 
 
 def _unshared(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
-    """safetensors refuses tensors that share memory (tied weights): later ones are cloned."""
+    """Tensors on the CPU. safetensors refuses those that share memory (tied weights): later ones are cloned."""
     seen: set[int] = set()
     out = {}
-    for name, tensor in tensors.items():
+    for name, given in tensors.items():
+        tensor = given.detach().cpu()
         shared = tensor.numel() > 0 and tensor.data_ptr() in seen
         seen.add(tensor.data_ptr())
         out[name] = tensor.clone() if shared else tensor.contiguous()

@@ -7,7 +7,9 @@ from torch import Tensor, nn
 
 from labeldeconv.encoders.base import Encoder
 from labeldeconv.encoders.fallback import InFloat32, compute_in_float32_where_needed, in_float32
+from labeldeconv.encoders.image import load_image_encoder
 from labeldeconv.encoders.pretrained import load_encoder
+from labeldeconv.encoders.unirep import UniRep
 from labeldeconv.settings.models import EncoderConfig
 from labeldeconv.testing import encoded
 from tests.encoders.families import TEXTS
@@ -203,3 +205,30 @@ def test_deberta_keeps_all_but_its_attention_in_bfloat16(family, caplog):
     assert len(caplog.records) == 1
     assert "DebertaModel: DisentangledSelfAttention cannot compute in bfloat16" in caplog.text
     assert np.isfinite(found.numpy()).all()
+
+
+@pytest.mark.parametrize("name", ["unirep", "columns", "image"])
+@pytest.mark.parametrize("training", [True, False])
+def test_encoders_of_our_own_compute_in_bfloat16(name, training, request, caplog):
+    if name == "image":
+        photos, vit = request.getfixturevalue("photos"), request.getfixturevalue("vit")
+        encoder, texts = load_image_encoder(EncoderConfig(name=str(vit))), [str(photos / "red.png"), ""]
+    elif name == "columns":
+        encoder = load_encoder(EncoderConfig(name="title=tiny,price=number,brand=category"))
+        texts = ['{"title": "a graph", "price": "1.5", "brand": "x"}', '{"title": "", "price": "", "brand": ""}']
+    else:
+        encoder, texts = UniRep(8, 2), ["MKVLAAGW", "ACD"]
+        for p in encoder.parameters():
+            nn.init.normal_(p, std=0.5)
+    expected = encoded(encoder.eval(), texts)
+    rows = encoder.tokenize(texts, 32)
+    longest = max(map(len, rows))
+    ids = torch.tensor([row + [encoder.pad_id] * (longest - len(row)) for row in rows])
+    mask = torch.tensor([[1] * len(row) + [0] * (longest - len(row)) for row in rows])
+    assert compute_in_float32_where_needed(encoder, ids, mask, training) == []
+    with LOW, torch.set_grad_enabled(training):
+        found = encoder(ids, mask)
+    assert torch.cosine_similarity(found.float(), expected)[0] > 0.99
+    if training:
+        found.float().square().sum().backward()
+    assert not caplog.records

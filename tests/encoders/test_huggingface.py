@@ -9,6 +9,7 @@ from labeldeconv.encoders.pretrained import load_encoder, wrapped
 from labeldeconv.errors import ConfigError
 from labeldeconv.settings.models import EncoderConfig
 from labeldeconv.testing import check_encoder, encoded
+from tests.elsewhere import DEVICE, elsewhere
 from tests.encoders.families import FAMILIES, PROTEINS, SEQUENCES, byte_tokenizer
 
 TEXTS = ["a graph", "label deconvolution", "büßt 日本"]
@@ -279,3 +280,24 @@ def test_after_restoring_exactly_the_adapters_train_again(name, family, tmp_path
     merged = load_encoder(EncoderConfig(name=str(tmp_path / "n")))
     torch.testing.assert_close(encode(merged, TEXTS), encode(second, TEXTS), atol=1e-5, rtol=1e-4)
     assert not torch.allclose(encode(merged, TEXTS), encode(first, TEXTS), atol=1e-3)
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_every_family_computes_the_same_on_another_device(name, family):
+    encoder = load_encoder(EncoderConfig(name=family(name))).eval()
+    texts = SEQUENCES if name in PROTEINS else TEXTS
+    here = encode(encoder, texts)
+    with torch.no_grad(), elsewhere():
+        encoder.to(DEVICE)
+        rows = [torch.tensor([row]).to(DEVICE) for row in encoder.tokenize(texts, 64)]
+        there = [encoder(row, torch.ones_like(row)) for row in rows]
+        assert {x.device for x in there} == {DEVICE}
+        torch.testing.assert_close(torch.cat([x.cpu() for x in there]), here, atol=1e-5, rtol=1e-4)
+
+
+def test_a_language_model_keeps_no_cache(family):
+    encoder = load_encoder(EncoderConfig(name=family("qwen3"))).eval()
+    outs = []
+    encoder.model.register_forward_hook(lambda model, inputs, out: outs.append(out))
+    encode(encoder, TEXTS)
+    assert outs[0].past_key_values is None

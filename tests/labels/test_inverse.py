@@ -10,6 +10,7 @@ from labeldeconv.graph.task import Task
 from labeldeconv.labels.hops import hop_labels
 from labeldeconv.labels.inverse import InverseLabelLoss, InverseLabels
 from labeldeconv.propagation.fixed_point import dequantize, quantize
+from tests.elsewhere import DEVICE, elsewhere
 from tests.samples import random_edges
 
 n, c, h = 20, 3, 3
@@ -74,6 +75,46 @@ def test_hop_labels_in_an_array_stay_and_their_rows_move():
     assert isinstance(module.hop_labels, np.ndarray)
     assert module(IDS).device.type == "meta"
     assert not list(module.buffers())
+
+
+@pytest.mark.parametrize("alpha", [0.0, 0.4])
+@pytest.mark.parametrize("kind", ["array", "tensor", "fixed point", "fixed point tensor"])
+@pytest.mark.parametrize("place", ["there", "cpu", "numpy", "list"])
+def test_on_another_device_the_numbers_are_the_same(kind, place, alpha):
+    """Wherever K and the ids are: targets and loss, and their gradients, on the device of gamma' and the features."""
+    kept = {"array": K, "tensor": torch.from_numpy(K), "fixed point": quantize(K)}.get(
+        kind, torch.from_numpy(quantize(K))
+    )
+    with elsewhere():
+        held = torch.from_numpy(IDS)
+        ids = {"there": held.to(DEVICE), "cpu": held, "numpy": IDS, "list": IDS.tolist()}[place]
+        features = torch.arange(20.0).reshape(4, 5) / 20
+        here, there = (InverseLabelLoss(kept, nn.Linear(5, c), alpha) for _ in range(2))
+        there.load_state_dict(here.state_dict())
+        there.to(DEVICE)
+        targets = there.targets(ids)
+        assert targets.device == there.gamma.device == DEVICE
+        np.testing.assert_allclose(targets.cpu().detach(), here.targets(IDS).detach(), atol=1e-7)
+        loss, expected = there(features.to(DEVICE), ids), here(features, IDS)
+        assert loss.device == DEVICE
+        torch.testing.assert_close(loss.cpu(), expected)
+        loss.backward()
+        expected.backward()
+        for p, q in zip(there.parameters(), here.parameters(), strict=True):
+            assert (p.grad is None) == (q.grad is None)
+            if q.grad is not None:
+                torch.testing.assert_close(p.grad.cpu(), q.grad)
+
+
+def test_ids_there_and_everything_else_here():
+    """A batch whose ids are on a GPU, with targets that were never moved."""
+    with elsewhere():
+        for kept in (K, torch.from_numpy(K)):
+            found = InverseLabels(kept)(torch.from_numpy(IDS).to(DEVICE))
+            assert found.device.type == "cpu"
+            np.testing.assert_allclose(found.detach(), expected(np.ones(h) / h), atol=1e-6)
+        logits = torch.randn(4, c)  # features are logits already, and there
+        torch.testing.assert_close(InverseLabelLoss(K)(logits.to(DEVICE), IDS).cpu(), InverseLabelLoss(K)(logits, IDS))
 
 
 @pytest.mark.parametrize("kept", [K, torch.from_numpy(K)], ids=["array", "tensor"])

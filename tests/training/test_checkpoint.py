@@ -1,11 +1,14 @@
 """Checkpoints: everything comes back to the bit, a half-written one never counts."""
 
+from types import SimpleNamespace
+
 import pytest
 import torch
 from torch import nn
 
 from labeldeconv.training import checkpoint as module
 from labeldeconv.training.checkpoint import Checkpoint
+from tests.elsewhere import DEVICE, elsewhere
 
 
 class Tied(nn.Module):
@@ -85,3 +88,26 @@ def test_seconds_of_all_attempts_and_when_it_is_due(tmp_path, monkeypatch):
     now[0] = 230.0
     assert second.seconds == 130.0
     assert Checkpoint(tmp_path / "c.safetensors", *make(), 0).due
+
+
+@pytest.mark.filterwarnings("ignore:.*copying from a non-meta parameter")  # torch takes it for the real "meta"
+def test_the_random_state_of_another_device_comes_back(tmp_path, monkeypatch):
+    """Whatever the device is: the module torch has for it is asked, not that of CUDA."""
+    state = [torch.arange(4, dtype=torch.uint8)]
+    known = SimpleNamespace(get_rng_state=lambda: state[-1], set_rng_state=state.append)
+    monkeypatch.setattr(torch, DEVICE.type, known, raising=False)
+    with elsewhere():
+        model = Tied().to(DEVICE)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        kept = Checkpoint(tmp_path / "c.safetensors", model, optimizer, 0)
+        weight = model.one.weight.detach().cpu().clone()
+        kept.save({"epoch": 1})
+        state.append(torch.zeros(4, dtype=torch.uint8))
+        with torch.no_grad():
+            model.one.weight.zero_()
+        kept.load()
+        assert torch.equal(model.one.weight.cpu(), weight)
+    assert state[-1].tolist() == [0, 1, 2, 3]
+    here, its = make()
+    assert Checkpoint(tmp_path / "c.safetensors", here, its, 0).load() is not None  # without that device
+    assert len(state) == 3

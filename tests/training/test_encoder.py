@@ -42,6 +42,7 @@ from labeldeconv.training.encoder import (
     train_encoder,
 )
 from labeldeconv.training.features import export_features, features
+from tests.elsewhere import DEVICE, elsewhere
 from tests.encoders.families import FAMILIES, PROTEINS, SEQUENCES, TEXTS
 from tests.samples import letter_tokens
 
@@ -156,6 +157,34 @@ def test_every_family_trains_resumes_and_exports_in_every_precision(name, precis
     told = np.arange(m) % 5 < (4 if name in PROTEINS else 5)  # an empty sequence has no residues, and zeros
     assert torch.cosine_similarity(*(x[told] for x in exported)).min() > 0.99
     assert torch.equal(*exported) == (precision == "float32")
+
+
+@pytest.mark.filterwarnings("ignore:.*copying from a non-meta parameter")  # torch takes it for the real "meta"
+def test_on_another_device_training_resuming_and_exporting_give_the_same(store, tmp_path, monkeypatch):
+    """Encoder, psi, targets, split weighting, used word vectors, optimiser and checkpoint, all elsewhere."""
+    monkeypatch.setattr(torch, "inference_mode", torch.no_grad)  # which wrapped tensors do not know
+    gold = np.arange(n) < 10
+    real, states = loop._step, []
+    for device in (torch.device("cpu"), DEVICE):
+        (tmp_path / device.type).mkdir()
+        for number, kills in enumerate(((3,), ())):
+            monkeypatch.setattr(loop, "_step", Kills(real, *kills))
+            one = objective()
+            one.pseudo_weight, one.gold = 0.3, gold
+            with elsewhere(), contextlib.suppress(KeyboardInterrupt):
+                one.to(device)
+                with vocabulary.used_vocabulary(one.encoder, store):
+                    train_encoder(one, store, np.arange(n), config(epochs=1), 0, Folder(tmp_path / device.type))
+                    assert number == 1
+        with elsewhere():
+            assert {p.device for p in one.parameters()} == {device}
+            export_features(one.encoder, store, Folder(tmp_path / device.type), "float32")
+            states.append({name: tensor.cpu() for name, tensor in one.state_dict().items()})
+    for name, tensor in states[0].items():
+        torch.testing.assert_close(tensor, states[1][name], atol=1e-6, rtol=1e-5, msg=name)
+    here, there = (np.load(tmp_path / kind / "values.npy").astype(np.float32) for kind in ("cpu", "meta"))
+    np.testing.assert_allclose(here, there, atol=2e-3)
+    assert np.abs(here).sum(1).min() > 0
 
 
 def test_accumulation_equals_one_large_batch(store, tmp_path):
