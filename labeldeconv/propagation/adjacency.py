@@ -158,8 +158,13 @@ def propagate(adj: Adjacency, x: Array, hops: int) -> Iterator[Array]:
 
 
 def convolve(adj: Adjacency, x: torch.Tensor) -> torch.Tensor:
-    """A-hat x for a torch tensor x (n, d), differentiable: the own kernel on a CPU, torch's sparse one elsewhere."""
-    return _Convolve.apply(x, adj) if x.device.type == "cpu" else adj.on(x.device) @ x
+    """A-hat x for a torch tensor x (n, d), differentiable: the own kernel on a CPU, torch's sparse one elsewhere.
+
+    A-hat is float32, and so is the result for x of lower precision, under autocast too: sums over neighbours are long.
+    """
+    with torch.autocast(x.device.type, enabled=False):
+        x = x.float() if x.dtype in (torch.bfloat16, torch.float16) else x
+        return _Convolve.apply(x, adj) if x.device.type == "cpu" else adj.on(x.device) @ x
 
 
 class _Convolve(torch.autograd.Function):

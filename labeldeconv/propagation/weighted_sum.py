@@ -21,8 +21,12 @@ CHUNK = 1 << 16  # edges whose messages exist at a time: 200 MB at 768 columns
 
 
 def weighted_sum(alpha: Tensor, x: Tensor, edge_index: Tensor, targets: int) -> Tensor:
-    """Weights (e, heads), inputs (s, heads, width) and edges (2, e), source above target, to (t, heads, width)."""
-    return _WeightedSum.apply(alpha, x, edge_index, targets)
+    """Weights (e, heads), inputs (s, heads, width) and edges (2, e), source above target, to (t, heads, width).
+
+    In float32 at least: under autocast weights come in float32 and inputs in bfloat16.
+    """
+    dtype = torch.promote_types(torch.promote_types(alpha.dtype, x.dtype), torch.float32)
+    return _WeightedSum.apply(alpha.to(dtype), x.to(dtype), edge_index, targets)
 
 
 class _WeightedSum(torch.autograd.Function):

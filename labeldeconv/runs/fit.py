@@ -70,8 +70,8 @@ class Result:
         step_seconds: where the time of the encoder's training steps went.
         largest_batch: nodes of `encoder.max_tokens` tokens in the largest training step of the encoder that fits the
             device's memory, where `find_batch` asked for it; None elsewhere, and for methods that train no encoder.
-        batch, subgraph: mean |B| and |G(B)| of these steps: nodes whose loss counts, and nodes encoded for it, which
-            differ in joint training only.
+        batch, subgraph: mean |B| and |G(B)| of these steps: nodes of the batch, and all nodes that it touches, halo
+            nodes included; they differ in joint training only.
         cached: stages that this run took from the cache.
         stages: by label, the folder of every stage inside the cache: its name and key.
         settings: resolved.

@@ -280,6 +280,13 @@ class JointConfig(Settings):
     """Passes over the train nodes (SAGE) or over all parts (GAS)."""
     max_neighbors: Annotated[int, Field(ge=0)] = 256
     """GAS: neighbours outside the part that are encoded anew; the others come from the history."""
+    chunk_nodes: Count | None = 64
+    """Nodes encoded at a time. Activations of more than one chunk are computed again in the backward pass, so that
+    memory follows the chunk and not |G(B)|, for a third more time; None encodes all at once."""
+    gnn_lr: Positive | None = None
+    """Peak learning rate of the GNN; None takes that of psi, `train.psi_lr`."""
+    gnn_epochs: Annotated[int, Field(ge=0)] = 0
+    """Further epochs of the GNN alone, on the same samples, with the encoder fixed; for `gnn` 'joint'."""
     gnn: Literal["joint", "fresh"] = "joint"
     """What predicts: the GNN trained together with the encoder, or a new one on its features, as for other methods."""
 

@@ -19,6 +19,7 @@ from torch import Tensor
 from labeldeconv.encoders.tokens import ahead
 from labeldeconv.errors import ConfigError
 from labeldeconv.gnns.base import GNN
+from labeldeconv.graph.attributed import AttributedGraph
 from labeldeconv.propagation.adjacency import Adjacency
 from labeldeconv.propagation.hop_rows import hop_features, read_rows
 from labeldeconv.propagation.sampling import induced, partition, sample_blocks
@@ -192,6 +193,15 @@ def make_feed(
         raise ConfigError(f"gnn.fanouts: 1 or {len(steps)} numbers expected for {name}, got {config.fanouts}")
     fanouts = config.fanouts * len(steps) if len(config.fanouts) == 1 else config.fanouts
     return NeighborFeed(features, adj, config.batch_nodes, fanouts, folder, device)
+
+
+def edge_values(graph: AttributedGraph | None, width: int) -> np.ndarray:
+    """The graph's edge features (e, width), as option edge_dim of the GNN asks."""
+    values = None if graph is None else graph.edge_features
+    if values is None or values.shape[1:] != (width,):
+        got = "none" if values is None else f"shape {values.shape}"
+        raise ConfigError(f"gnn.options.edge_dim {width}: edge features (e, {width}) expected in the data, got {got}")
+    return values
 
 
 def _whole(gnn: GNN, x: Tensor, adj: Adjacency, nodes: np.ndarray) -> Tensor:

@@ -1,8 +1,11 @@
 """Joint training of encoder and GNN on sampled subgraphs (eqn:gnn_minibatch): the baseline that LD replaces.
 
 SAGE samples neighbours of the batch B layer by layer and encodes every node of G(B). GAS takes a few METIS parts as B,
-encodes them with some of their neighbours, and takes what else it needs from histories that earlier steps wrote.
-Memory grows with |G(B)|, not with |B|: the run reports both.
+encodes them with some of their neighbours, and takes what else it needs from histories that earlier steps wrote; G(B)
+is B and all its neighbours. Time grows with |G(B)|, not with |B|: the run reports both. Memory would, too, so nodes are
+encoded in chunks whose activations are computed again in the backward pass: what stays per node is its feature vector.
+
+The encoder runs in the precision of the settings, the GNN in float32.
 """
 
 from __future__ import annotations
@@ -10,16 +13,19 @@ from __future__ import annotations
 import json
 import time
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal
+from functools import partial
+from pathlib import Path
+from typing import Annotated, Any, Literal, Protocol
 
 import numpy as np
 import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 
 from labeldeconv.encoders.base import Encoder
 from labeldeconv.encoders.pretrained import Weights
-from labeldeconv.encoders.tokens import Tokens
+from labeldeconv.encoders.tokens import Tokens, ahead
 from labeldeconv.encoders.vocabulary import used_vocabulary
 from labeldeconv.errors import ConfigError
 from labeldeconv.gnns.architecture import Architecture
@@ -31,22 +37,36 @@ from labeldeconv.propagation.adjacency import Adjacency
 from labeldeconv.propagation.sampling import partition, sample_blocks, sample_rows
 from labeldeconv.settings.models import GNNAdjacencyConfig, JointConfig, TrainConfig
 from labeldeconv.stages.keys import Idle, Reads
-from labeldeconv.stages.stage import Folder, stage
+from labeldeconv.stages.stage import Artefact, Folder, stage
+from labeldeconv.training import layerwise
 from labeldeconv.training.checkpoint import Checkpoint
 from labeldeconv.training.encoder import LOG, HasValues, TrainedEncoder, start_outputs
-from labeldeconv.training.feed import GraphFeed
+from labeldeconv.training.feed import GraphFeed, edge_values
 from labeldeconv.training.gnn import TrainedGNN
-from labeldeconv.training.steps import encoder_autocast, open_log, parameter_groups, set_learning_rates
+from labeldeconv.training.layerwise import take_rows
+from labeldeconv.training.steps import (
+    autocast,
+    encoder_autocast,
+    fused_optimizer,
+    open_log,
+    parameter_groups,
+    set_learning_rates,
+)
 
 READS = (  # of the settings of the encoder phase
     "lr", "psi_lr", "weight_decay", "warmup", "clip", "precision", "checkpoint_minutes",
 )  # fmt: skip
 
 
-@stage(version=1)
+HEAD_READS = ("psi_lr", "weight_decay", "warmup", "clip", "checkpoint_minutes")  # the same, for the GNN alone
+SAMPLING = ("batch_nodes", "part_nodes", "fanout", "max_neighbors", "gnn_lr")
+Kind = Literal["gas", "sage"]
+
+
+@stage(version=2)
 def joint(
     out: Folder,
-    kind: Literal["gas", "sage"],
+    kind: Kind,
     tokens: Tokens,
     encoder: Weights,
     features: HasValues | None,
@@ -54,9 +74,10 @@ def joint(
     architecture: Architecture,
     bias: np.ndarray | None,
     adjacency: GNNAdjacencyConfig,
-    sampling: Annotated[JointConfig, Reads("batch_nodes", "part_nodes", "fanout", "epochs", "max_neighbors")],
+    sampling: Annotated[JointConfig, Reads(*SAMPLING, "epochs", "chunk_nodes")],
     rates: Annotated[TrainConfig, Reads(*READS)],
     seed: int,
+    edges: Annotated[AttributedGraph | None, Reads("edge_features")] = None,
     device: Annotated[torch.device, Idle] = torch.device("cpu"),
 ) -> TrainedEncoder:
     """Encoder and GNN trained together on true labels; the GNN's weights are the head.
@@ -64,6 +85,7 @@ def joint(
     Args:
         features: X_PNE (n, d): what GAS histories start from, and all that a fixed encoder (`train.lr` 0) gives.
         bias: where outputs of a multi-label GNN start (c,).
+        edges: the graph again, where the GNN reads edge features.
     """
     torch.manual_seed(seed)
     loaded = encoder.load()
@@ -71,13 +93,14 @@ def joint(
     if bias is not None:
         start_outputs(gnn, bias)
     fixed = None if features is None or rates.lr > 0 else features.values
-    model = JointModel(loaded, gnn, fixed).to(device)
-    adj = Adjacency.from_edges(graph.edges, graph.num_nodes, adjacency)
-    sampler: GasSampler | SageSampler = SageSampler(adj, graph.split.train, sampling)
-    if kind == "gas" and features is not None:
-        sampler = GasSampler(adj, graph.split.train, sampling, features.values)
+    model = JointModel(loaded, gnn, fixed, rates.precision, sampling.chunk_nodes).to(device)
+    adj = weighted_adjacency(graph.edges, graph.num_nodes, adjacency, edges, gnn.edge_dim)
+    start = None if features is None else features.values
+    sampler = make_sampler(kind, adj, graph.split.train, sampling, start)
     with used_vocabulary(loaded, tokens):
-        run = train_joint(model, sampler, tokens, graph.train_labels, Task.of(graph), sampling, rates, seed, out)
+        run = train_joint(
+            model, sampler, tokens, graph.train_labels, Task.of(graph), sampling, rates, sampling.epochs, seed, out
+        )
     loaded.save(out.path / "encoder")
     save_file(model.gnn.state_dict(), out.path / "head.safetensors")
     (out.path / "checkpoint.safetensors").unlink(missing_ok=True)
@@ -96,29 +119,99 @@ def joint(
     )
 
 
+@dataclass(frozen=True, eq=False)
+class TrainedHead(Artefact):
+    """A jointly trained GNN after further epochs of its own: its weights, the log of its steps, seconds."""
+
+    head: Path
+    log: Path
+    seconds: float
+
+
+class HasHead(Protocol):
+    """An artefact with weights of a GNN as a head."""
+
+    @property
+    def head(self) -> Path:
+        """The file of the weights."""
+        ...
+
+    @property
+    def content_key(self) -> str:
+        """The key of the stage that trained it."""
+        ...
+
+
 @stage(version=1)
+def joint_head(
+    out: Folder,
+    kind: Kind,
+    trained: TrainedEncoder,
+    features: HasValues,
+    graph: Annotated[AttributedGraph, Reads("edges", "num_nodes", "train_labels", "split", "task", "num_classes")],
+    architecture: Architecture,
+    adjacency: GNNAdjacencyConfig,
+    sampling: Annotated[JointConfig, Reads(*SAMPLING, "gnn_epochs")],
+    rates: Annotated[TrainConfig, Reads(*HEAD_READS)],
+    seed: int,
+    edges: Annotated[AttributedGraph | None, Reads("edge_features")] = None,
+    device: Annotated[torch.device, Idle] = torch.device("cpu"),
+) -> TrainedHead:
+    """Further epochs of the jointly trained GNN alone, on the same samples of the features that its encoder gives."""
+    torch.manual_seed(seed)
+    x = features.values
+    gnn = architecture.build(x.shape[1], graph.num_classes)
+    gnn.load_state_dict(load_file(trained.head))
+    model = JointModel(None, gnn, x).to(device)
+    adj = weighted_adjacency(graph.edges, graph.num_nodes, adjacency, edges, gnn.edge_dim)
+    sampler = make_sampler(kind, adj, graph.split.train, sampling, x)
+    task, epochs = Task.of(graph), sampling.gnn_epochs
+    run = train_joint(model, sampler, None, graph.train_labels, task, sampling, rates, epochs, seed, out)
+    save_file(gnn.state_dict(), out.path / "head.safetensors")
+    (out.path / "checkpoint.safetensors").unlink(missing_ok=True)
+    return TrainedHead(out.path / "head.safetensors", out.path / LOG, run.seconds)
+
+
+@stage(version=2)
 def joint_gnn(
     out: Folder,
-    trained: TrainedEncoder,
+    trained: HasHead,
     features: HasValues,
     graph: Annotated[AttributedGraph, Reads("edges", "num_nodes", "known_labels", "split", "task", "num_classes")],
     architecture: Architecture,
     adjacency: GNNAdjacencyConfig,
+    batching: str = "full",
+    edges: Annotated[AttributedGraph | None, Reads("edge_features")] = None,
     device: Annotated[torch.device, Idle] = torch.device("cpu"),
 ) -> TrainedGNN:
-    """The jointly trained GNN on the features of all nodes, without sampling."""
+    """The jointly trained GNN on the features of all nodes, without sampling.
+
+    One pass over the whole graph where `batching` is 'full' and A-hat has at most `layerwise.LARGE` entries; layer by
+    layer in blocks otherwise.
+    """
     start = time.perf_counter()
-    x = features.values
-    gnn = architecture.build(x.shape[1], graph.num_classes).to(device)
+    x, everyone = features.values, np.arange(graph.num_nodes)
+    gnn = architecture.build(x.shape[1], graph.num_classes).to(device).eval()
     gnn.load_state_dict(load_file(trained.head))
-    adj = Adjacency.from_edges(graph.edges, graph.num_nodes, adjacency)
+    adj = weighted_adjacency(graph.edges, graph.num_nodes, adjacency, edges, gnn.edge_dim)
     with torch.inference_mode():
-        logits = GraphFeed(x, adj, device).predict(gnn.eval(), np.arange(graph.num_nodes)).cpu().numpy()
+        if batching == "full" and len(adj.indices) <= layerwise.LARGE:
+            logits = GraphFeed(x, adj, device).predict(gnn, everyone).cpu().numpy()
+        else:
+            logits = layerwise.infer(gnn, x, adj, everyone, out.path, device).numpy()
     weights, log = out.path / "gnn.safetensors", out.path / "epochs.jsonl"
     save_file(gnn.state_dict(), weights)
     log.write_text("")
     val = Task.of(graph).score(logits[graph.split.val], graph.known_labels[graph.split.val])
     return TrainedGNN(logits, weights, log, val, 0, 0, time.perf_counter() - start)
+
+
+def weighted_adjacency(
+    ends: np.ndarray, num_nodes: int, config: GNNAdjacencyConfig, edges: AttributedGraph | None, width: int
+) -> Adjacency:
+    """A-hat of the edges `ends` (2, e), with the edge features (e, width) of the graph where the GNN reads some."""
+    adj = Adjacency.from_edges(ends, num_nodes, config)
+    return adj.with_edge_features(ends, edge_values(edges, width)) if width else adj
 
 
 @dataclass(frozen=True)
@@ -142,14 +235,30 @@ def convolutions(gnn: GNN) -> list[Step]:
 
 
 class JointModel(nn.Module):
-    """Encoder and GNN as one model over token rows; `features` (n, d), if given, stand for an encoder that is fixed."""
+    """Encoder and GNN as one model over token rows.
 
-    def __init__(self, encoder: Encoder, gnn: GNN, features: np.ndarray | None = None) -> None:
+    Args:
+        encoder: tokens to features; None where `features` stand for it.
+        gnn: what convolves the features of a subgraph.
+        features: (n, d) of an encoder that is fixed; None encodes anew in every step.
+        precision: of the encoder; the GNN computes in float32.
+        chunk_nodes: nodes that are encoded at a time. More than one chunk are computed again in the backward pass.
+    """
+
+    def __init__(
+        self,
+        encoder: Encoder | None,
+        gnn: GNN,
+        features: np.ndarray | None = None,
+        precision: str = "float32",
+        chunk_nodes: int | None = None,
+    ) -> None:
         super().__init__()
         self.encoder = encoder
         self.gnn = gnn
         self.features = features
-        if features is not None:
+        self.precision, self.chunk_nodes = precision, chunk_nodes
+        if features is not None and encoder is not None:
             encoder.requires_grad_(False)
 
     @property
@@ -157,12 +266,47 @@ class JointModel(nn.Module):
         """The convolutions of the GNN, first to last."""
         return convolutions(self.gnn)
 
-    def encode(self, tokens: Tokens, nodes: np.ndarray, device: torch.device) -> Tensor:
-        """Features (m, d) of the nodes, with gradients unless they are fixed."""
+    def encode(self, tokens: Tokens | None, nodes: np.ndarray, device: torch.device) -> Tensor:
+        """Features (m, d) of the nodes, with gradients unless they are fixed.
+
+        Chunks hold nodes of similar length, for less padding. A chunk is given its node ids alone and reads its tokens
+        itself, so that neither tokens nor activations of all nodes are ever there at once.
+        """
         if self.features is not None:
-            return torch.from_numpy(self.features[nodes].astype(np.float32)).to(device)
-        input_ids, mask = (t.to(device) for t in tokens.batch(nodes))
-        return self.encoder(input_ids, mask).float()
+            return take_rows(self.features, nodes).to(device)
+        assert tokens is not None
+        size = self.chunk_nodes or len(nodes)
+        if len(nodes) <= size:
+            return self._chunk(tokens, torch.from_numpy(nodes).to(device))
+        order = np.argsort(-tokens.lengths[nodes], kind="stable")
+        # Ids as a tensor on the device: it tells `checkpoint` whose random state to keep for dropout.
+        chunks = torch.from_numpy(nodes[order]).to(device).split(size)
+        parts = [checkpoint(self._chunk, tokens, ids, use_reentrant=False) for ids in chunks]
+        return torch.cat(parts)[torch.from_numpy(np.argsort(order)).to(device)]
+
+    def _chunk(self, tokens: Tokens, ids: Tensor) -> Tensor:
+        """Features (m, d) of the nodes `ids` (m,), encoded together."""
+        assert self.encoder is not None
+        input_ids, mask = (t.to(ids.device) for t in tokens.batch(ids.cpu().numpy()))
+        with autocast(self.precision, ids.device):
+            return self.encoder(input_ids, mask).float()
+
+
+@dataclass(frozen=True, eq=False)
+class Subgraph:
+    """G(B) of a step.
+
+    Args:
+        batch: node ids of B (b,).
+        nodes: all nodes whose features or histories the step uses (s,), B among them: |G(B)| is s.
+        encoded: those that go through the encoder (m,).
+        rows: of A-hat, one block per convolution.
+    """
+
+    batch: np.ndarray
+    nodes: np.ndarray
+    encoded: np.ndarray
+    rows: list[Adjacency]
 
 
 class SageSampler:
@@ -181,21 +325,17 @@ class SageSampler:
         count = max(1, -(-len(self.train) // self.config.batch_nodes))
         return np.array_split(generator.permutation(self.train), count)
 
-    def forward(
-        self,
-        model: JointModel,
-        tokens: Tokens,
-        batch: np.ndarray,
-        generator: np.random.Generator,
-        device: torch.device,
-    ) -> tuple[Tensor, int]:
-        """Logits (b, c) of the batch and |G(B)|."""
-        steps = model.steps
-        nodes, blocks = sample_blocks(self.adj, batch, [self.config.fanout] * len(steps), generator)
-        h = model.encode(tokens, nodes, device)
-        for step, rows in zip(steps, blocks, strict=True):
+    def subgraph(self, batch: np.ndarray, hops: int, generator: np.random.Generator) -> Subgraph:
+        """G(B) of a batch for so many convolutions; all of it is encoded."""
+        nodes, blocks = sample_blocks(self.adj, batch, [self.config.fanout] * hops, generator)
+        return Subgraph(batch, nodes, nodes, blocks)
+
+    def forward(self, model: JointModel, tokens: Tokens | None, subgraph: Subgraph, device: torch.device) -> Tensor:
+        """Logits (b, c) of the batch."""
+        h = model.encode(tokens, subgraph.encoded, device)
+        for step, rows in zip(model.steps, subgraph.rows, strict=True):
             h = step(h, rows)
-        return h, len(nodes)
+        return h
 
 
 class GasSampler:
@@ -217,29 +357,27 @@ class GasSampler:
         groups = np.array_split(order, min(count, len(order)))
         return [np.concatenate([self.parts[i] for i in group]) for group in groups]
 
-    def forward(
-        self,
-        model: JointModel,
-        tokens: Tokens,
-        batch: np.ndarray,
-        generator: np.random.Generator,
-        device: torch.device,
-    ) -> tuple[Tensor, int]:
-        """Logits of the batch's train nodes and |G(B)|, the nodes encoded anew."""
+    def subgraph(self, batch: np.ndarray, hops: int, generator: np.random.Generator) -> Subgraph:
+        """B and all its neighbours, the halo nodes; `max_neighbors` of those are encoded with B."""
         sources, rows = sample_rows(self.adj, batch, None)  # begins with the batch
-        order, halo = np.argsort(sources), sources[len(batch) :]
+        halo = sources[len(batch) :]
         chosen = np.sort(generator.choice(halo, min(len(halo), self.config.max_neighbors), replace=False))
-        fresh = np.concatenate([batch, chosen])
+        return Subgraph(batch, sources, np.concatenate([batch, chosen]), [rows] * hops)
+
+    def forward(self, model: JointModel, tokens: Tokens | None, subgraph: Subgraph, device: torch.device) -> Tensor:
+        """Logits of the batch's train nodes."""
+        batch, sources, fresh = subgraph.batch, subgraph.nodes, subgraph.encoded
+        order = np.argsort(sources)
         h = model.encode(tokens, fresh, device)
         self._push(0, fresh, h)
-        for layer, step in enumerate(model.steps):
+        for layer, (step, rows) in enumerate(zip(model.steps, subgraph.rows, strict=True)):
             inputs = self._pull(layer, sources, h.shape[1]).to(device)
             known = batch if layer else fresh  # whose inputs of this layer were just computed
             place = order[np.searchsorted(sources, known, sorter=order)]
             h = step(inputs.index_copy(0, torch.from_numpy(place).to(device), h), rows)
-            if layer + 1 < len(model.steps):
+            if layer + 1 < len(subgraph.rows):
                 self._push(layer + 1, batch, h)
-        return h[torch.from_numpy(np.flatnonzero(self.wanted[batch])).to(device)], len(fresh)
+        return h[torch.from_numpy(np.flatnonzero(self.wanted[batch])).to(device)]
 
     def targets(self, batch: np.ndarray) -> np.ndarray:
         """The train nodes of a batch."""
@@ -258,42 +396,59 @@ class GasSampler:
         return self.histories[layer]
 
 
+def make_sampler(
+    kind: Kind, adj: Adjacency, train: np.ndarray, config: JointConfig, features: np.ndarray | None
+) -> SageSampler | GasSampler:
+    """The sampler of a method; GAS needs features (n, d) for its histories to start from."""
+    if kind == "sage":
+        return SageSampler(adj, train, config)
+    assert features is not None
+    return GasSampler(adj, train, config, features)
+
+
 def train_joint(
     model: JointModel,
     sampler: SageSampler | GasSampler,
-    tokens: Tokens,
+    tokens: Tokens | None,
     labels: np.ndarray,
     task: Task,
     config: JointConfig,
     rates: TrainConfig,
+    epochs: int,
     seed: int,
     out: Folder,
 ) -> JointRun:
-    """Train encoder and GNN together on true labels; rates, warm-up, decay and clipping as in the encoder phase."""
+    """Train encoder and GNN together on true labels; warm-up, decay and clipping as in the encoder phase.
+
+    A model with fixed features trains its GNN alone. The next subgraph is sampled in a thread while this one trains.
+    """
     watch = out.watch
-    device = next(model.parameters()).device
+    device = next(model.gnn.parameters()).device
     torch.manual_seed(seed)
-    groups = parameter_groups(model.encoder.parameters(), rates.lr, rates.weight_decay)
-    groups += parameter_groups(model.gnn.parameters(), rates.psi_lr, rates.weight_decay)
-    optimizer = torch.optim.AdamW(groups, fused=True)
-    checkpoint = Checkpoint(out.path / "checkpoint.safetensors", model, optimizer, rates.checkpoint_minutes)
-    state: dict[str, Any] = {"epoch": 0, "batch": 0, "step": 0, "nodes": 0, "targets": 0, "loss": float("nan")}
-    if restored := checkpoint.load():
+    groups = parameter_groups(model.gnn.parameters(), config.gnn_lr or rates.psi_lr, rates.weight_decay)
+    if model.encoder is not None:
+        groups = parameter_groups(model.encoder.parameters(), rates.lr, rates.weight_decay) + groups
+    optimizer = torch.optim.AdamW(groups, fused=fused_optimizer(device))
+    saved = Checkpoint(out.path / "checkpoint.safetensors", model, optimizer, rates.checkpoint_minutes)
+    state: dict[str, Any] = {"epoch": 0, "batch": 0, "step": 0, "nodes": 0, "encoded": 0, "targets": 0}
+    state["loss"] = float("nan")
+    if restored := saved.load():
         state = restored[0]
         sampler.histories.update({int(k): v for k, v in restored[1].items()})
     model.train()
-    computing = encoder_autocast(model.encoder, tokens, rates.precision)
+    if model.encoder is not None and tokens is not None:
+        encoder_autocast(model.encoder, tokens, rates.precision)  # mends what cannot compute in bfloat16
+    hops = len(model.steps)
     with (
         open_log(out.path / LOG, state["step"], watch) as log,
-        bar(out.label, config.epochs, "epochs", state["epoch"]) as advance,
+        bar(out.label, epochs, "epochs", state["epoch"]) as advance,
     ):
-        for epoch in range(state["epoch"], config.epochs):
+        for epoch in range(state["epoch"], epochs):
             batches = sampler.batches(np.random.default_rng([seed, epoch]))
-            for k in range(state["batch"], len(batches)):
-                set_learning_rates(optimizer, (epoch + (k + 0.5) / len(batches)) / config.epochs, rates.warmup)
-                generator = np.random.default_rng([seed, epoch, k])
-                with computing:
-                    logits, size = sampler.forward(model, tokens, batches[k], generator, device)
+            draw = partial(_draw, sampler, batches, hops, [seed, epoch])
+            for k, subgraph in enumerate(ahead(draw, range(state["batch"], len(batches))), start=state["batch"]):
+                set_learning_rates(optimizer, (epoch + (k + 0.5) / len(batches)) / epochs, rates.warmup)
+                logits = sampler.forward(model, tokens, subgraph, device)
                 ids = sampler.targets(batches[k])
                 if len(ids):
                     targets = torch.from_numpy(task.targets(labels[ids])).to(device)
@@ -304,18 +459,27 @@ def train_joint(
                     optimizer.step()
                     optimizer.zero_grad(set_to_none=True)
                     state["loss"] = float(loss.detach())
-                state = {"epoch": epoch, "batch": k + 1, "step": state["step"] + 1, "loss": state["loss"],
-                         "nodes": state["nodes"] + size, "targets": state["targets"] + len(batches[k])}  # fmt: skip
-                row = {"step": state["step"], "epoch": epoch, "loss": state["loss"], "subgraph": size}
+                state |= {"epoch": epoch, "batch": k + 1, "step": state["step"] + 1}
+                sizes = {"nodes": subgraph.nodes, "encoded": subgraph.encoded, "targets": subgraph.batch}
+                state |= {name: state[name] + len(ids) for name, ids in sizes.items()}
+                row = {"step": state["step"], "epoch": epoch, "loss": state["loss"], "subgraph": len(subgraph.nodes)}
                 log.write(json.dumps(row) + "\n")
                 watch(row)
-                advance(1 / len(batches), f"epoch {epoch + 1}/{config.epochs} loss {state['loss']:.3f}")
-                if checkpoint.due:
+                advance(1 / len(batches), f"epoch {epoch + 1}/{epochs} loss {state['loss']:.3f}")
+                if saved.due:
                     log.flush()
-                    checkpoint.save(state, {str(k): v for k, v in sampler.histories.items()})
-            state = {**state, "epoch": epoch + 1, "batch": 0}
+                    saved.save(state, {str(k): v for k, v in sampler.histories.items()})
+            state |= {"epoch": epoch + 1, "batch": 0}
     model.eval()
     steps = max(state["step"], 1)
-    sizes = state["targets"] / steps, state["nodes"] / steps
-    encoded = state["nodes"] if model.features is None else 0
-    return JointRun(state["step"], state["loss"], *sizes, encoded, checkpoint.seconds)
+    encoded = state["encoded"] if model.features is None else 0
+    return JointRun(
+        state["step"], state["loss"], state["targets"] / steps, state["nodes"] / steps, encoded, saved.seconds
+    )
+
+
+def _draw(
+    sampler: SageSampler | GasSampler, batches: list[np.ndarray], hops: int, seeds: list[int], k: int
+) -> Subgraph:
+    """G(B) of the k-th batch, by a generator of its own."""
+    return sampler.subgraph(batches[k], hops, np.random.default_rng([*seeds, k]))

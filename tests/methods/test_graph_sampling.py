@@ -1,9 +1,11 @@
 """Joint training on sampled subgraphs."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
-from labeldeconv import fit
+from labeldeconv import fit, sweep
 from labeldeconv.errors import ConfigError
 
 QUICK = {"encoder": "tiny", "train__epochs": 1, "gnn__epochs": 5}
@@ -43,3 +45,62 @@ def test_joint_features_can_have_a_gnn_of_their_own(graph, tmp_path):
 def test_joint_training_names_gnns_it_cannot_run(graph, tmp_path):
     with pytest.raises(ConfigError, match="SAGN cannot be run layer by layer"):
         fit(graph, method="joint-sage", gnn="sagn", out=tmp_path / "r", **QUICK)
+
+
+@pytest.mark.parametrize("gnn", ["gcn", "gat", "revgat"])
+@pytest.mark.parametrize("method", ["joint-gas", "joint-sage"])
+def test_joint_training_in_bfloat16(graph, tmp_path, method, gnn):
+    if method == "joint-gas":
+        pytest.importorskip("pymetis", reason="needs the extra metis")
+    quick = {**QUICK, "joint__epochs": 1, "joint__batch_nodes": 16, "gnn__hidden": 8}
+    low, full = (
+        fit(graph, method=method, gnn=gnn, train__precision=precision, out=tmp_path / precision, **quick)
+        for precision in ("bfloat16", "float32")
+    )
+    assert np.isfinite(low.logits).all()
+    assert not np.array_equal(low.features, full.features)
+
+
+@pytest.mark.parametrize("setting", ["transductive", "inductive"])
+def test_further_epochs_of_the_gnn_keep_the_encoder(graph, tmp_path, setting):
+    quick = {**QUICK, "joint__epochs": 1, "joint__batch_nodes": 16, "setting": setting}
+    plain = fit(graph, method="joint-sage", out=tmp_path / "p", **quick)
+    more = fit(graph, method="joint-sage", joint__gnn_epochs=2, out=tmp_path / "m", **quick)
+    assert "train" in more.cached
+    assert "gnn epochs" in more.stages
+    np.testing.assert_array_equal(plain.features, more.features)
+    assert not np.array_equal(plain.logits, more.logits)
+    exported = len(graph.split.train) if setting == "inductive" else 0
+    assert more.encoder_nodes - plain.encoder_nodes == exported
+
+
+def test_edge_features_reach_joint_training(graph, tmp_path):
+    quick = {**QUICK, "joint__epochs": 1, "joint__batch_nodes": 16, "gnn__hidden": 8}
+    options = {"edge_dim": 2}
+    with pytest.raises(ConfigError, match="edge_dim 2: edge features"):
+        fit(graph, method="joint-sage", gnn="gat", gnn__options=options, out=tmp_path / "r", **quick)
+    logits = []
+    for seed in (0, 1):
+        values = np.random.default_rng(seed).normal(size=(graph.num_edges, 2)).astype(np.float32)
+        edged = replace(graph, edge_features=values)
+        made = fit(edged, method="joint-sage", gnn="gat", gnn__options=options, out=tmp_path / f"{seed}", **quick)
+        logits.append(made.logits)
+    assert not np.array_equal(*logits)
+
+
+def test_subgraph_size_table_in_the_form_of_the_paper(graph, tmp_path):
+    """|B|, |G(B)| and score by size: GCN with GAS over parts, GAT with SAGE over |B|, then fan-out."""
+    pytest.importorskip("pymetis", reason="needs the extra metis")
+    quick = {**QUICK, "train__lr": 0.0, "joint__epochs": 1, "gnn__hidden": 8}
+    vary = {"joint.batch_nodes": [40, 20, 8]}
+    parts = {"joint__part_nodes": 40, **quick}
+    gas = sweep(graph, methods=["joint-gas"], gnns=["gcn"], vary=vary, out=tmp_path / "g", **parts)
+    vary = {"joint.batch_nodes": [24, 6], "joint.fanout": [4, 1]}
+    sage = sweep(graph, methods=["joint-sage"], gnns=["gat"], vary=vary, out=tmp_path / "s", **quick)
+    for table in (gas, sage):
+        assert {"|B|", "|G(B)|", "test"} <= set(table.columns())
+        assert all(row.batch < row.subgraph <= 80 for row in table.rows)
+    sizes = [row.subgraph for row in gas.rows]
+    assert sizes == sorted(sizes, reverse=True)
+    found = {(row.varied["joint.batch_nodes"], row.varied["joint.fanout"]): row.subgraph for row in sage.rows}
+    assert found[24, 4] > found[6, 4] > found[6, 1]

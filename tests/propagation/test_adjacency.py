@@ -96,3 +96,17 @@ def test_identity_is_every_node_alone():
     np.testing.assert_array_equal(adj.transposed @ x, x)
     assert adj.edge_index(torch.device("cpu")).tolist() == [[0, 1, 2, 3, 4]] * 2
     assert Adjacency.identity(0).num_nodes == 0
+
+
+def test_low_precision_is_convolved_in_float32():
+    """bfloat16, as autocast gives it to a GNN, against dense algebra; the gradient comes back in bfloat16."""
+    edges = np.random.default_rng(0).integers(0, 12, (2, 30))
+    adj = Adjacency.from_edges(edges, 12, AdjacencyConfig(normalization="symmetric", self_loops=True))
+    dense = torch.from_numpy(adj.dense()).float()
+    x = torch.randn(12, 3, generator=torch.Generator().manual_seed(0)).bfloat16().requires_grad_()
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        out = convolve(adj, x)
+    torch.testing.assert_close(out, dense @ x.detach().float())
+    out.sum().backward()
+    assert x.grad.dtype == torch.bfloat16
+    torch.testing.assert_close(x.grad, (dense.T @ torch.ones(12, 3)).bfloat16())

@@ -38,3 +38,17 @@ def test_fewer_targets_than_sources():
     edges = torch.stack([torch.randint(0, n, (e,)), torch.randint(0, 3, (e,))])
     alpha, x = torch.rand(e, 2), torch.randn(n, 2, 4)
     torch.testing.assert_close(weighted_sum(alpha, x, edges, 3), weighted_sum(alpha, x, edges, n)[:3])
+
+
+@pytest.mark.parametrize("types", [(torch.float32, torch.bfloat16), (torch.bfloat16, torch.bfloat16)])
+def test_low_precision_is_summed_in_float32(types):
+    """Autocast gives weights and inputs of different types; gradients come back in the types of what was given."""
+    torch.manual_seed(0)
+    edges = torch.randint(0, n, (2, e))
+    alpha = torch.rand(e, 3, dtype=types[0], requires_grad=True)
+    x = torch.randn(n, 3, 4, dtype=types[1], requires_grad=True)
+    out = weighted_sum(alpha, x, edges, n)
+    dense = torch.zeros(n, 3, 4).index_add(0, edges[1], alpha.float()[..., None] * x.float()[edges[0]])
+    torch.testing.assert_close(out, dense)
+    out.sum().backward()
+    assert (alpha.grad.dtype, x.grad.dtype) == types

@@ -112,6 +112,8 @@ READ = {
     "joint.epochs": (SAGE, 2, TRAIN),
     "joint.part_nodes": (GAS, 4, TRAIN),
     "joint.max_neighbors": (GAS, 1, TRAIN),
+    "joint.chunk_nodes": (SAGE, 4, TRAIN),
+    "joint.gnn_lr": (SAGE, 0.1, TRAIN),
     "seed": (PNE, 1, GNN),
 }
 # Settings that choose which stages there are, or how often: the run has other stages, and shares the rest.
@@ -138,6 +140,7 @@ CHOOSE = {
     "glem.label_input": (GLEM, True),
     "glem.restart": ({**GLEM, "glem.rounds": 2}, False),
     "joint.gnn": (SAGE, "fresh"),
+    "joint.gnn_epochs": (SAGE, 1),
 }
 # Settings that change nothing: not one byte of the result, and no key.
 NOTHING = {

@@ -5,6 +5,7 @@ import pytest
 import torch
 
 from labeldeconv.errors import ConfigError
+from labeldeconv.gnns.base import GNNS
 from labeldeconv.gnns.gamlp import GAMLP
 from labeldeconv.gnns.gcn import GCN
 from labeldeconv.graph.attributed import edges_among
@@ -49,6 +50,30 @@ def test_batches_drawn_ahead_follow_the_seed_whoever_else_draws(tmp_path):
     first = logits()
     for _ in range(5):
         torch.testing.assert_close(logits(), first, rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("batching", ["full", "neighbors", "clusters"])
+@pytest.mark.parametrize("name", ["gcn", "gat", "revgat"])
+def test_feeds_run_under_autocast(name, batching, tmp_path):
+    """bfloat16, as a surrounding autocast would have it: logits near those of float32, and a gradient for all."""
+    if batching == "clusters":
+        pytest.importorskip("pymetis")
+    torch.manual_seed(0)
+    gnn = GNNS[name](d, c, layers=3, hidden=8, dropout=0.0)
+    adj = Adjacency.from_edges(EDGES, n, BOTH[1])
+    config = GNNConfig(batching=batching, fanouts=[3], batch_nodes=16, clusters=4, clusters_per_batch=2)
+    feed = make_feed(gnn, X, adj, config, tmp_path, CPU)
+    for batch in feed.batches(np.arange(n), np.random.default_rng(0)):
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            logits = batch.logits(gnn)
+        logits.float().square().sum().backward()
+    assert all(p.grad is not None and p.grad.isfinite().all() for p in gnn.parameters())
+    gnn.eval()
+    with torch.inference_mode():
+        expected = feed.predict(gnn, np.arange(n))
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            found = feed.predict(gnn, np.arange(n)).float()
+    torch.testing.assert_close(found, expected, atol=0.1, rtol=0.1)
 
 
 def test_wrong_settings_are_named(tmp_path):
