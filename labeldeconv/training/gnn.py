@@ -33,7 +33,7 @@ from labeldeconv.stages.stage import Artefact, Folder, stage
 from labeldeconv.training.checkpoint import Checkpoint
 from labeldeconv.training.consistency import Consistency
 from labeldeconv.training.encoder import HasValues, TrainedEncoder, start_outputs
-from labeldeconv.training.feed import Batch, Feed, InductiveFeed, make_feed
+from labeldeconv.training.feed import Batch, Feed, InductiveFeed, edge_values, make_feed
 from labeldeconv.training.supervision import SoftLabels, Supervision, confident
 
 GRAPH = ("edges", "num_nodes", "train_labels", "known_labels", "split", "task", "num_classes")  # read of the graph
@@ -106,7 +106,7 @@ def gnn(
         start_outputs(model, bias)
     if start is not None:
         model.load_state_dict(load_file(start.head))
-    values = _edge_values(edges, model.edge_dim) if model.edge_dim else None
+    values = edge_values(edges, model.edge_dim) if model.edge_dim else None
     feed = _feed(model, x, graph.edges, graph.num_nodes, values, settings, out.path, device)
     if inductive:
         feed = _inductive_feed(model, x, graph, values, feed, settings, out.path, device)
@@ -162,15 +162,6 @@ def _inductive_feed(
     part = None if values is None else np.asarray(values[kept])
     view = _feed(model, x[nodes], inside, len(nodes), part, settings, inner, device)
     return InductiveFeed(view, whole, nodes)
-
-
-def _edge_values(graph: AttributedGraph | None, width: int) -> np.ndarray:
-    """The graph's edge features (e, width), as option edge_dim of the GNN asks."""
-    values = None if graph is None else graph.edge_features
-    if values is None or values.shape[1:] != (width,):
-        got = "none" if values is None else f"shape {values.shape}"
-        raise ConfigError(f"gnn.options.edge_dim {width}: edge features (e, {width}) expected in the data, got {got}")
-    return values
 
 
 def train_gnn(
