@@ -223,13 +223,19 @@ class GiantConfig(Settings):
     coarsest: Count = 5
     """The first level has 2^coarsest clusters."""
     finest: Count = 14
-    """The last level has at most 2^finest clusters."""
+    """The last level of clusters has at most 2^finest of them."""
     step: Count = 3
     """Levels of the tree from one training to the next: 3 makes clusters 8 times smaller."""
     cluster_size: Count = 8
-    """Nodes per cluster of the last level, about."""
-    ngram: Count | None = None
-    """Tokens in a word of the TF-IDF by which nodes are clustered; unset: 1 of texts, 3 of sequences."""
+    """Nodes per cluster of the last level of clusters, about."""
+    single_nodes: Annotated[int, Field(ge=0)] = 200_000
+    """Graphs of at most so many nodes are trained down to single nodes, as published. Their head takes 12 (d + 1) bytes
+    a node: 1.8 GB at 200,000 nodes and d = 768."""
+    negatives: Count = 1024
+    """Outputs drawn for a batch beside the clusters or nodes that its nodes link to; levels with no more take all."""
+    ngram: Count = 3
+    """Residues in a word of the TF-IDF by which proteins are clustered. Texts have words, pairs of words and triples
+    of characters, as published."""
     max_degree: Count = 1000
     """Nodes with this many neighbours or more are not trained on."""
     epochs: Count = 1

@@ -1,7 +1,7 @@
 """The training phase of the encoder: Algorithm 1, lines 5-11, for every method. beta, theta and gamma' train together.
 
 The objective is L(psi(F_B; theta), Y(gamma)_B) (eqn:obj_ld). A method is a choice of targets and of nodes; the head is
-psi of the GNN, or a linear layer: in FNE and GLEM, as in the paper, and in GIANT, whose targets are not classes.
+psi of the GNN, or a linear layer: in FNE and GLEM, as in the paper; GIANT, whose targets are nodes, has `output_rows`.
 """
 
 from __future__ import annotations
@@ -25,13 +25,15 @@ from labeldeconv.encoders.tokens import Tokens, ahead, epoch_batches
 from labeldeconv.encoders.vocabulary import used_vocabulary
 from labeldeconv.gnns.architecture import Architecture
 from labeldeconv.gnns.base import Psi
-from labeldeconv.graph.task import Task, smoothed_share
+from labeldeconv.graph.task import Task
+from labeldeconv.labels.neighbours import NeighbourOutputs
 from labeldeconv.labels.targets import Targets
 from labeldeconv.progress import bar
 from labeldeconv.settings.models import TrainConfig
 from labeldeconv.stages.keys import Idle, Reads
 from labeldeconv.stages.stage import Artefact, Folder, stage
 from labeldeconv.training.checkpoint import Checkpoint
+from labeldeconv.training.output_rows import RowAdamW
 from labeldeconv.training.steps import encoder_autocast, fused_optimizer, open_log, parameter_groups, set_learning_rates
 
 LOG = "steps.jsonl"  # one line per optimiser step: step, epoch, loss, lr, gamma
@@ -100,6 +102,10 @@ class Objective(nn.Module):
         """Loss of the nodes `ids` (b,) with tokens (b, t)."""
         features = self.encoder(input_ids, attention_mask)  # (b, d), line 8
         self.clock.lap("encoder")
+        if isinstance(self.targets, NeighbourOutputs):  # GIANT: some of very many outputs, which the head is told
+            some = self.targets(ids)
+            self.clock.lap("targets")
+            return some.loss(self.head(self.dropout(features), some.outputs).float()).mean()
         logits = self.head(self.dropout(features)).float()  # (b, c)
         self.clock.lap("psi")
         targets = self.targets(ids).to(logits.device)  # (b, c), line 9
@@ -175,24 +181,6 @@ class LinearHead:
         if self.bias is not None:
             with torch.no_grad():
                 head.bias.copy_(torch.from_numpy(np.array(self.bias)))
-        return head
-
-
-@dataclass(frozen=True)
-class ClusterHead:
-    """A linear layer to `outputs` binary targets, whose bias starts at their frequencies.
-
-    Without that start the encoder learns the offset first and loses all else on the way.
-    """
-
-    outputs: int
-
-    def build(self, dim: int, targets: nn.Module, nodes: np.ndarray) -> nn.Linear:
-        """The layer; the frequencies are those of the targets of `nodes` (m,)."""
-        with torch.no_grad():
-            total = torch.stack([targets(nodes[i : i + ROWS]).sum(0) for i in range(0, len(nodes), ROWS)]).sum(0)
-            head = nn.Linear(dim, self.outputs)
-            head.bias.copy_(smoothed_share(total, len(nodes)).logit())
         return head
 
 
@@ -400,7 +388,8 @@ def _step(
         loss += float(share.detach())
         objective.clock.lap("backward")
     if clip > 0:
-        nn.utils.clip_grad_norm_(objective.parameters(), clip)
+        dense = [p for p in objective.parameters() if p.grad is not None and not p.grad.is_sparse]
+        nn.utils.clip_grad_norm_(dense, clip)  # rows of GIANT's head are left alone: Adam levels them
         objective.clock.lap("clip")
     optimizer.step()
     optimizer.zero_grad(set_to_none=True)
@@ -408,14 +397,14 @@ def _step(
     return loss
 
 
-def make_optimizer(objective: Objective, settings: TrainConfig) -> torch.optim.AdamW:
+def make_optimizer(objective: Objective, settings: TrainConfig) -> RowAdamW:
     """AdamW over beta, theta and gamma' with a rate each; only matrices of encoder and head decay, never gamma'."""
     groups = [
         *parameter_groups(objective.encoder.parameters(), settings.lr, settings.weight_decay),
         *parameter_groups(objective.head.parameters(), settings.psi_lr, settings.weight_decay),
         *parameter_groups(objective.targets.parameters(), settings.gamma_lr, 0.0),
     ]
-    return torch.optim.AdamW(groups, fused=fused_optimizer(next(objective.parameters()).device))
+    return RowAdamW(groups, fused=fused_optimizer(next(objective.parameters()).device))
 
 
 def start_outputs(gnn: nn.Module, bias: np.ndarray) -> None:

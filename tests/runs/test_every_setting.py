@@ -97,6 +97,7 @@ READ = {
     "gnn.adjacency.self_loops": (PNE, False, GNN),
     "gnn.adjacency.undirected": (PNE, False, GNN),
     "giant.ngram": (GIANT, 2, {"tree"}),
+    "giant.negatives": (GIANT, 8, {"train nodes"}),
     "giant.epochs": (GIANT, 2, {"train 4"}),
     "giant.max_degree": (GIANT, 4, {"train 4"}),
     "glem.temperature": (GLEM, 0.9, {"pseudo 1"}),
@@ -132,6 +133,7 @@ CHOOSE = {
     "gnn.init": ({**FNE, "train.head": "psi"}, "psi"),
     "giant.coarsest": (GIANT, 1),
     "giant.finest": ({**GIANT, "giant.coarsest": 1, "giant.cluster_size": 1, "giant.step": 1}, 2),
+    "giant.single_nodes": ({**GIANT, "giant.single_nodes": 0}, 40),
     "giant.step": ({**GIANT, "giant.coarsest": 1, "giant.cluster_size": 4}, 1),
     "giant.cluster_size": ({**GIANT, "giant.coarsest": 1, "giant.step": 1}, 4),
     "glem.rounds": (GLEM, 2),
@@ -184,7 +186,8 @@ def test_it_changes_the_key_of_exactly_the_stages_that_read_it(name, graph, cach
     if name == "encoder.lora_rank":
         pytest.importorskip("peft", reason="needs the extra lora")
     base, value, expected = READ[name]
-    data = planted(40, "multilabel", seed=0, num_classes=4).graph if name == "gnn.output_bias" else graph
+    kind = {"gnn.output_bias": "multilabel", "giant.ngram": "protein"}.get(name)
+    data = graph if kind is None else planted(40, kind, seed=0, num_classes=4).graph
     before = run(data, cache, tmp_path / "a", base).stages
     after = run(data, cache, tmp_path / "b", {**base, name: value}).stages
     if name == "gnn.name":

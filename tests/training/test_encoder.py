@@ -30,7 +30,6 @@ from labeldeconv.training import steps
 from labeldeconv.training.encoder import (
     LOG,
     Clock,
-    ClusterHead,
     LinearHead,
     Objective,
     PsiHead,
@@ -287,16 +286,6 @@ def test_each_part_has_its_rate_and_only_matrices_decay(optimizer):
         for p in part.parameters():
             assert rates[id(p)] == (lr, 0.1 if p.ndim > 1 else 0.0)
     assert rates[id(objective.targets.gamma_logits)] == (1e-1, 0.0)
-
-
-def test_head_of_rare_clusters_starts_at_their_frequency():
-    rare = np.zeros((400, 1, 50), np.float32)
-    rare[np.arange(400), 0, np.arange(400) % 5] = 1.0  # 5 clusters with a fifth of the nodes, 45 empty ones
-    targets = InverseLabels(rare, alpha=0.0, task=Task("multilabel", 50))
-    head = ClusterHead(50).build(8, targets, np.arange(400))
-    start = head.bias.sigmoid().detach().numpy()
-    np.testing.assert_allclose(start[:5], 0.2, atol=0.01)
-    assert (start[5:] < 0.01).all()
 
 
 ARCHITECTURE = Architecture.of(GNNConfig(hidden=16, dropout=0.0))
