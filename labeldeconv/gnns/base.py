@@ -22,6 +22,8 @@ from labeldeconv.propagation.adjacency import Adjacency
 from labeldeconv.registry import Registry
 
 Step = Callable[[Tensor, Adjacency], Tensor]
+# A-hat = D^-1 A without self-loops, which Appendix A.2 has: what GNNs suggest that keep a node's own part elsewhere.
+ROW_NORMALISED = {"gnn.adjacency.normalization": "row", "gnn.adjacency.self_loops": False}
 
 
 class GNN(nn.Module, ABC):
@@ -36,7 +38,7 @@ class GNN(nn.Module, ABC):
         psi_exact: phi(I) psi(x) equals forward where every node is its own and only neighbour. A psi of its own that is
             not that says so: by `hop_parts`, or by `psi_differs`, a sentence why.
         stepwise: forward also comes as `steps`, one per convolution; False says that there are none.
-        least_layers: fewest layers it can have; a data set's suggestion of fewer is raised to it.
+        least_layers: fewest layers with which it is what its name says; a suggestion of fewer is raised to it.
         suggests: settings by dotted names that it brings; they stand under what the user and the data set say.
         edge_dim: width of the edge features it reads from `adj.edge_values`; 0 for none.
         label_hops: hops over which train labels are propagated into the second input (b, c) of a GNN fed by rows; 0 for
@@ -103,7 +105,7 @@ class GNN(nn.Module, ABC):
         forward and `Psi` do it by themselves; the first of `steps` has to.
         """
         weight = next(self.parameters(), None)
-        if weight is None or not x.is_floating_point() or torch.is_autocast_enabled(x.device.type):
+        if weight is None or not x.is_floating_point() or _autocasts(x.device):
             return x
         return x.to(weight.dtype)
 
@@ -156,6 +158,14 @@ def require(condition: bool, gnn: type[GNN], option: str, accepted: str, got: An
     """Raise a ConfigError that names the GNN and its option unless the condition holds."""
     if not condition:
         raise ConfigError(f"{gnn.__name__}: {option} {accepted} expected, got {got!r}")
+
+
+def _autocasts(device: torch.device) -> bool:
+    """Whether autocast chooses the types of what is computed on a device now."""
+    try:
+        return torch.is_autocast_enabled(device.type)
+    except RuntimeError:  # a device of a kind that has no autocast
+        return False
 
 
 def _check_forward(gnn: nn.Module, inputs: tuple[Any, ...]) -> tuple[Any, ...]:

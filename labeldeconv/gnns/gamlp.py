@@ -16,7 +16,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch_geometric.nn import MLP
 
-from labeldeconv.gnns.base import GNN, register, require
+from labeldeconv.gnns.base import GNN, ROW_NORMALISED, register, require
 from labeldeconv.gnns.label_branch import LabelBranch
 from labeldeconv.gnns.norms import make_norm, mlp_norm
 
@@ -48,6 +48,7 @@ class GAMLP(GNN):
     """
 
     feed = "rows"
+    suggests = ROW_NORMALISED
 
     def __init__(
         self,

@@ -15,7 +15,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from labeldeconv.gnns.attention import Attention, drop_edges
-from labeldeconv.gnns.base import GNN, Step, register, require
+from labeldeconv.gnns.base import GNN, ROW_NORMALISED, Step, register, require
 from labeldeconv.gnns.norms import make_norm
 from labeldeconv.propagation.adjacency import Adjacency
 
@@ -42,6 +42,7 @@ class GAT(GNN):
     """
 
     feed = "graph"
+    suggests = ROW_NORMALISED
     stepwise = True
     psi_exact = True
 

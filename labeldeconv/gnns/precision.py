@@ -7,6 +7,7 @@ So every GNN runs under `torch.autocast`, with features of any precision and wit
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import nullcontext
 
 import torch
 from torch import Tensor
@@ -16,6 +17,15 @@ NARROW = (torch.bfloat16, torch.float16)
 
 def in_float32(function: Callable[..., Tensor], *inputs: Tensor) -> Tensor:
     """function(*inputs) outside autocast, narrow inputs in float32; the result has the type of the last input."""
-    with torch.autocast(inputs[-1].device.type, enabled=False):
+    kind = inputs[-1].device.type
+    with torch.autocast(kind, enabled=False) if _knows_autocast(kind) else nullcontext():
         out = function(*(x.float() if x.dtype in NARROW else x for x in inputs))
     return out.to(inputs[-1].dtype)
+
+
+def _knows_autocast(kind: str) -> bool:
+    """Whether a type of device has autocast at all."""
+    try:
+        return bool(torch.amp.is_autocast_available(kind))
+    except RuntimeError:  # torch has never heard of it
+        return False

@@ -9,9 +9,9 @@ phi = A-hat^(N C) and psi is an N-layer reversible network.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 import torch.nn.functional as F
@@ -59,7 +59,14 @@ class RevGAT(GNN):
     """
 
     feed = "graph"
-    least_layers = 2
+    least_layers = 3  # one reversible block
+    suggests: ClassVar[Mapping[str, Any]] = {  # the authors', but for their warm-up and epochs (docs/gnns.md)
+        "gnn.layers": 3,
+        "gnn.dropout": 0.75,
+        "gnn.optimizer": "rmsprop",
+        "gnn.lr": 0.002,
+        "gnn.weight_decay": 0.0,
+    }
     stepwise = True
     psi_exact = True
 
@@ -70,7 +77,7 @@ class RevGAT(GNN):
         *,
         layers: int = 3,
         hidden: int = 256,
-        dropout: float = 0.5,
+        dropout: float = 0.75,
         heads: int = 3,
         groups: int = 2,
         input_dropout: float = 0.25,

@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch_geometric.nn import MLP
 
-from labeldeconv.gnns.base import GNN, register, require
+from labeldeconv.gnns.base import GNN, ROW_NORMALISED, register, require
 from labeldeconv.gnns.label_branch import LabelBranch
 
 
@@ -35,6 +35,7 @@ class SAGN(GNN):
     """
 
     feed = "rows"
+    suggests = ROW_NORMALISED
 
     def __init__(
         self,

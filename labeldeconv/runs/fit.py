@@ -223,10 +223,14 @@ def name_of(thing: Any) -> str:
 
 
 def resolve(config: Config, parts: Parts | None = None) -> Config:
-    """The settings with what the data set and the GNN suggest wherever the user has said nothing."""
+    """The settings with what the data set and the GNN suggest wherever the user has said nothing.
+
+    The data set goes before the GNN, but for fewer layers than the GNN needs.
+    """
     parts = parts or Parts()
     suggested = {} if parts.graph is not None else suggestions(config.data)
     kind = GNNS.named(config.gnn.name) if parts.gnn is None else parts.gnn
+    kind = type(kind) if isinstance(kind, GNN) else kind
     if isinstance(kind, type) and issubclass(kind, GNN):
         suggested = {**kind.suggests, **suggested}
         if not said(config, "gnn.layers"):

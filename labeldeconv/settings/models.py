@@ -40,7 +40,7 @@ class AdjacencyConfig(Settings):
 
 
 class GNNAdjacencyConfig(AdjacencyConfig):
-    """How the GNN's A-hat is made: as in a GCN, unless said otherwise."""
+    """How the GNN's A-hat is made: as in a GCN, unless the GNN, the data set or the user says otherwise."""
 
     normalization: Normalization = "symmetric"
     self_loops: SelfLoops = True
@@ -163,7 +163,10 @@ class ConsistencyConfig(Settings):
 
 
 class GNNConfig(Settings):
-    """The GNN and its training phase (Algorithm 1, lines 14-17)."""
+    """The GNN and its training phase (Algorithm 1, lines 14-17).
+
+    Defaults are those of a GCN: RevGAT, GAT, GAMLP and SAGN suggest others (`GNN.suggests`, docs/gnns.md).
+    """
 
     name: str = "gcn"
     """'gcn', 'gat', 'revgat', 'gamlp', 'sagn', 'spegcn', 'spegnn' or 'package.module:Name'."""

@@ -33,7 +33,7 @@ from labeldeconv.settings.models import TrainConfig
 from labeldeconv.stages.keys import Idle, Reads
 from labeldeconv.stages.stage import Artefact, Folder, stage
 from labeldeconv.training.checkpoint import Checkpoint
-from labeldeconv.training.output_rows import RowAdamW
+from labeldeconv.training.output_rows import OutputRows, RowAdamW
 from labeldeconv.training.steps import encoder_autocast, fused_optimizer, open_log, parameter_groups, set_learning_rates
 
 LOG = "steps.jsonl"  # one line per optimiser step: step, epoch, loss, lr, gamma
@@ -397,14 +397,15 @@ def _step(
     return loss
 
 
-def make_optimizer(objective: Objective, settings: TrainConfig) -> RowAdamW:
+def make_optimizer(objective: Objective, settings: TrainConfig) -> torch.optim.AdamW:
     """AdamW over beta, theta and gamma' with a rate each; only matrices of encoder and head decay, never gamma'."""
     groups = [
         *parameter_groups(objective.encoder.parameters(), settings.lr, settings.weight_decay),
         *parameter_groups(objective.head.parameters(), settings.psi_lr, settings.weight_decay),
         *parameter_groups(objective.targets.parameters(), settings.gamma_lr, 0.0),
     ]
-    return RowAdamW(groups, fused=fused_optimizer(next(objective.parameters()).device))
+    kind = RowAdamW if isinstance(objective.head, OutputRows) else torch.optim.AdamW
+    return kind(groups, fused=fused_optimizer(next(objective.parameters()).device))
 
 
 def start_outputs(gnn: nn.Module, bias: np.ndarray) -> None:

@@ -51,6 +51,19 @@ def test_a_cell_is_what_fit_gives(tmp_path):
     assert result.rows[0].encoder_passes == alone.encoder_nodes / 60
 
 
+def test_every_gnn_brings_its_own_defaults_as_in_fit(tmp_path):
+    """The command of the main table compares a RevGAT with a reversible block, and a GAMLP on D^-1 A."""
+    graph, gnns = planted(60, seed=0).graph, ["gcn", "revgat", "gamlp"]
+    result = compare(graph, ["pne"], gnns=gnns, out=tmp_path / "c", cache=tmp_path / "cache", **QUICK)
+    runs = {run.result["settings"]["gnn"]["name"]: run for run in open_runs(result.run)}
+    for gnn in gnns:
+        alone = fit(graph, "pne", gnn=gnn, out=tmp_path / gnn, cache=tmp_path / "cache", **QUICK)
+        assert runs[gnn].result["settings"]["gnn"] == alone.settings["gnn"]
+        layers, loops = {"gcn": (2, True), "revgat": (3, True), "gamlp": (2, False)}[gnn]
+        assert alone.settings["gnn"]["layers"] == layers
+        assert alone.settings["gnn"]["adjacency"]["self_loops"] == loops
+
+
 def test_sweep_varies_all_combinations(tmp_path):
     grid = {"labels.hops": [0, 1], "labels.alpha": [0.5, 1.0]}
     result = sweep("planted:60", grid, out=tmp_path / "s", **QUICK)
