@@ -6,10 +6,10 @@
 A mutant is killed where a test of its module fails or hangs: tests/ROOM/test_MODULE.py, the contract suite of the room
 (tests/ROOM/test_ROOM.py) and tests/test_paper.py, in this order, up to the first failure. A survivor is a change that
 no test sees: a missing test, or a change that means nothing. Mutants are drawn by seed over all modules, so that any
-number of them is a fair sample. Work is done in a copy of the tree; every mutant is a fork of a process that has
-torch loaded already, so that one takes a second or two. `--json FILE` keeps the results, and a run with the same file
-goes on where the last one ended: killed mutants stay killed while their module is the same, survivors are tried again
-where a test has changed.
+number of them is a fair sample. Work is done in a copy of the tree. Every mutant is a fork of a process that has torch
+loaded already, and only tests that call the changed function are run, the quick ones first. `--json FILE` keeps the
+results, and a run with the same file goes on where the last one ended: killed mutants stay killed while their module is
+the same, survivors are tried again where a test has changed.
 """
 
 from __future__ import annotations
@@ -26,11 +26,14 @@ import shutil
 import signal
 import sys
 import tempfile
+import threading
 import time
 import traceback
+import types
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
 KEPT = ("labeldeconv", "tests", "recipes", "docs", "pyproject.toml", "README.md")  # what tests read
@@ -44,19 +47,25 @@ SWAPPED: dict[type, type] = {
     ast.Mod: ast.Mult, ast.Pow: ast.Mult, ast.BitAnd: ast.BitOr, ast.BitOr: ast.BitAnd,
     ast.And: ast.Or, ast.Or: ast.And,
 }  # fmt: skip
+ANYTHING = "*"  # among the calls of a test: it may call every function
 MEMORY = 8 << 30  # bytes a test may take: a wrong size must not take the machine
 STARTUP, SLOW = 30.0, 4.0  # a test hangs where it takes so many seconds more than SLOW times the unchanged module
 
 
 @dataclass(frozen=True)
 class Mutant:
-    """One change: the module's path below labeldeconv/, the line, and the code before and after."""
+    """One change: the module's path below labeldeconv/, the line, the code before and after, and the whole source.
+
+    `inside` is the first line of the function around it, 0 outside of any; `compiled` says that numba compiles that.
+    """
 
     module: str
     line: int
     before: str
     after: str
     source: str
+    inside: int = 0
+    compiled: bool = False
 
     @property
     def name(self) -> str:
@@ -81,8 +90,21 @@ def mutants_of(source: str, module: str = "module.py") -> list[Mutant]:
             if after is not twin:
                 replace(after)
             text = ast.unparse(ast.fix_missing_locations(changed))
-            found.append(Mutant(module, getattr(node, "lineno", 0), before, _short(after), text))
+            inside, compiled = _around(tree, node.lineno)
+            found.append(Mutant(module, node.lineno, before, _short(after), text, inside, compiled))
     return found
+
+
+def _around(tree: ast.AST, line: int) -> tuple[int, bool]:
+    """First line, decorators included, of the innermost function around a line, and whether numba compiles it."""
+    functions = [
+        f for f in ast.walk(tree) if isinstance(f, ast.FunctionDef) and f.lineno <= line <= (f.end_lineno or 0)
+    ]
+    if not functions:
+        return 0, False
+    inner = max(functions, key=lambda f: f.lineno)
+    compiled = any("njit" in ast.unparse(d) for f in functions for d in f.decorator_list)
+    return min([inner.lineno, *(d.lineno for d in inner.decorator_list)]), compiled
 
 
 def _sites(tree: ast.AST) -> Iterator[tuple[ast.AST, object]]:
@@ -145,18 +167,18 @@ def _mutate(node: ast.AST, kind: str) -> ast.AST:
             index = int(kind.split()[1])
             node.ops[index] = SWAPPED[type(node.ops[index])]()
         else:
-            node.op = SWAPPED[type(node.op)]()  # type: ignore[attr-defined]
+            node.op = SWAPPED[type(node.op)]()
         return node
     if kind == "drop":
-        return node.operand  # type: ignore[attr-defined]
+        return node.operand
     if kind == "next":
-        value = node.value  # type: ignore[attr-defined]
+        value = node.value
         return ast.Constant(not value if isinstance(value, bool) else value + 1)
     if kind == "negate":
-        node.test = ast.UnaryOp(ast.Not(), node.test)  # type: ignore[attr-defined]
+        node.test = ast.UnaryOp(ast.Not(), node.test)
         return node
     if kind == "none":
-        node.value = ast.Constant(None)  # type: ignore[attr-defined]
+        node.value = ast.Constant(None)
         return node
     return ast.Pass()
 
@@ -175,12 +197,52 @@ def files_for(module: str) -> list[str]:
     return [str(p) for p in wanted if (ROOT / p).exists()]
 
 
+class Calls:
+    """A plugin of pytest: which functions of the package each test calls, and how long it takes.
+
+    What is called while a test is set up counts for all tests of its file, since fixtures are shared.
+    """
+
+    def __init__(self, package: Path) -> None:
+        self.package = str(package) + os.sep
+        self.tests: dict[str, dict[str, Any]] = {}
+        self.seen: set[str] = set()
+        self.shared: set[str] = set()
+
+    def _watch(self, frame: types.FrameType, event: str, _: object) -> None:
+        code = frame.f_code
+        if event == "call" and code.co_filename.startswith(self.package):
+            self.seen.add(f"{code.co_filename[len(self.package) :]}:{code.co_firstlineno}")
+        elif event == "call" and code.co_name == "_execute_child":  # of subprocess: what it calls is not seen here
+            self.seen.add(ANYTHING)
+
+    def pytest_runtest_logreport(self, report: Any) -> None:
+        """After each of setup, call and teardown."""
+        row = self.tests.setdefault(report.nodeid, {"seconds": 0.0, "calls": []})
+        row["seconds"] += report.duration
+        if report.when == "call":
+            row["calls"] = sorted(self.seen)
+        else:
+            self.shared |= self.seen
+        self.seen.clear()
+
+    def pytest_sessionstart(self) -> None:
+        """Begin to watch, in this thread and in those to come."""
+        threading.setprofile(self._watch)
+        sys.setprofile(self._watch)
+
+    def pytest_sessionfinish(self) -> None:
+        """End."""
+        sys.setprofile(None)
+        threading.setprofile(None)
+
+
 class Workshop:
     """A copy of the tree in which modules are changed and tests run, each in a fork of this process."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, calls: dict[str, dict[str, Any]] | None = None) -> None:
         self.folder = folder
-        self.seconds: dict[str, float] = {}
+        self.calls = {} if calls is None else calls  # by test file: its key, and its tests with seconds and calls
         for name in KEPT:
             source, target = ROOT / name, folder / name
             if source.is_dir():
@@ -188,11 +250,11 @@ class Workshop:
             elif source.exists():
                 shutil.copy(source, target)
 
-    def passes(self, test: str, timeout: float) -> bool:
-        """Whether a test file passes in the tree as it is; a hanging one does not."""
+    def passes(self, tests: list[str], timeout: float, calls: Calls | None = None) -> bool:
+        """Whether tests pass in the tree as it is; hanging ones do not."""
         begin, child = time.monotonic(), os.fork()
         if child == 0:
-            self._run(test)
+            self._run(tests, calls)
         while True:
             done, status = os.waitpid(child, os.WNOHANG)
             if done:
@@ -203,30 +265,48 @@ class Workshop:
                 return False
             time.sleep(0.02)
 
-    def unchanged(self, test: str) -> float:
-        """Seconds of a test file on the unchanged tree; it has to pass."""
-        if test not in self.seconds:
-            begin = time.monotonic()
-            if not self.passes(test, 600.0):
-                sys.exit(f"{test} fails without any mutant")
-            self.seconds[test] = time.monotonic() - begin
-        return self.seconds[test]
+    def unchanged(self, file: str) -> dict[str, dict[str, Any]]:
+        """Tests of a file by name with their seconds and calls, on the unchanged tree, where they have to pass."""
+        key = _hash([file, *(str(p.relative_to(ROOT)) for p in sorted((ROOT / "labeldeconv").rglob("*.py")))])
+        if self.calls.get(file, {}).get("key") != key:
+            if not self.passes([file], 900.0, Calls(self.folder / "labeldeconv")):
+                sys.exit(f"{file} fails without any mutant")
+            self.calls[file] = {"key": key, "tests": json.loads((self.folder / "calls.json").read_text())}
+        return self.calls[file]["tests"]
+
+    def chosen(self, mutant: Mutant, file: str) -> tuple[list[str], float]:
+        """Tests of a file that call the function of a mutant, the quick ones first, and their seconds.
+
+        Where that cannot be told (outside of functions, in compiled ones, in other processes) it is the whole file,
+        if that is the module's own.
+        """
+        tests = self.unchanged(file)
+        function = f"{mutant.module}:{mutant.inside}"
+        own = file == files_for(mutant.module)[0]
+        sought = {function, ANYTHING} if own else {function}
+        names = [name for name, row in tests.items() if sought & set(row["calls"])]
+        if (not mutant.inside or mutant.compiled or not names) and own:
+            names = list(tests)
+        names.sort(key=lambda name: tests[name]["seconds"])
+        return names, sum(tests[name]["seconds"] for name in names)
 
     def killer(self, mutant: Mutant) -> str | None:
         """The first test file that fails on a mutant; None where it survives."""
         path = self.folder / "labeldeconv" / mutant.module
         original, before = path.read_text(), path.stat()
-        for test in files_for(mutant.module):
-            most = STARTUP + SLOW * self.unchanged(test)
+        for file in files_for(mutant.module):
+            tests, seconds = self.chosen(mutant, file)
+            if not tests:
+                continue
             path.write_text(mutant.source)
-            passed = self.passes(test, most)
+            passed = self.passes(tests, STARTUP + SLOW * seconds)
             path.write_text(original)
             os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))  # what numba has compiled of it still counts
             if not passed:
-                return test
+                return file
         return None
 
-    def _run(self, test: str) -> None:
+    def _run(self, tests: list[str], calls: Calls | None) -> None:
         """In the child: pytest on the copy, silent, with a group of processes of its own."""
         os.setpgid(0, 0)
         quiet = os.open(os.devnull, os.O_WRONLY)
@@ -242,7 +322,12 @@ class Workshop:
         try:
             already = "ignore:Module already imported:pytest.PytestAssertRewriteWarning"  # plugins of pytest, preloaded
             options = ["-x", "-p", "no:cacheprovider", f"--basetemp={self.folder / 'tmp'}", "-W", already]
-            code = int(pytest.main([*options, test]))
+            code = int(pytest.main([*options, *tests], plugins=[calls] if calls else []))
+            if calls:
+                rows = {
+                    name: {**row, "calls": sorted({*row["calls"], *calls.shared})} for name, row in calls.tests.items()
+                }
+                (self.folder / "calls.json").write_text(json.dumps(rows))
         except BaseException:
             traceback.print_exc()
         os._exit(code)
@@ -280,7 +365,7 @@ def main() -> None:
     """Draw mutants until the time is over, and print the share that was killed and who survived."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("rooms", nargs="+", help="labels, propagation, methods, gnns, or one file: labels/hops.py")
-    parser.add_argument("--minutes", type=float, default=8.0)
+    parser.add_argument("--minutes", type=float, default=8.0, help="of CPU time, as other work may share the machine")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--most", type=int, default=None, help="so many mutants and no more")
     parser.add_argument("--json", type=Path, default=None, help="results, read at the start and written as they come")
@@ -296,23 +381,23 @@ def main() -> None:
     if asked.list:
         print("\n".join(map(str, drawn)))
         return
-    known = json.loads(asked.json.read_text()) if asked.json and asked.json.exists() else {}
+    kept = json.loads(asked.json.read_text()) if asked.json and asked.json.exists() else {"mutants": {}, "calls": {}}
+    known = kept["mutants"]
     _preload()
-    end = time.monotonic() + 60 * asked.minutes
-    results: dict[str, dict[str, object]] = {}
+    results: dict[str, dict[str, Any]] = {}
     with tempfile.TemporaryDirectory(prefix="mutants-") as folder:
-        shop = Workshop(Path(folder))
+        shop = Workshop(Path(folder), kept["calls"])
         for mutant in drawn:
             tests = _hash(files_for(mutant.module))
             row = known.get(mutant.name)
             if row is None or (row["killer"] is None and row["tests"] != tests):
-                if time.monotonic() > end:
+                if sum(os.times()[:4]) > 60 * asked.minutes:
                     continue
                 row = {"mutant": str(mutant), "killer": shop.killer(mutant), "tests": tests}
                 print("survived" if row["killer"] is None else "killed  ", mutant, flush=True)
             known[mutant.name] = results[mutant.name] = row
             if asked.json:
-                asked.json.write_text(json.dumps(known, indent=1) + "\n")
+                asked.json.write_text(json.dumps(kept, indent=1) + "\n")
     survivors = [str(row["mutant"]) for row in results.values() if row["killer"] is None]
     killed = len(results) - len(survivors)
     print(f"\n{killed} of {len(results)} killed ({killed / max(len(results), 1):.1%}), of {everything} mutants in all")

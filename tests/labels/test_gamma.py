@@ -26,6 +26,19 @@ def test_candidates_include_wo_ld_and_the_papers_start():
     assert all(sum(g) == pytest.approx(1, abs=0.01) for g in tried)
     assert len(tried) == len(set(tried))
     assert [tuple(g) for g in candidates(1)] == [(1.0,)]
+    third = 1 / 3
+    mixed = [((1 - alpha) + alpha * third, alpha * third, alpha * third) for alpha in (0.2, 0.5)]
+    every = [
+        (third, third, third),
+        (0.5, 0.5, 0),
+        (1, 0, 0),
+        (0, 1, 0),
+        (0, 0, 1),
+        (0.5, 0, 0.5),
+        (0, 0.5, 0.5),
+        *mixed,
+    ]
+    np.testing.assert_allclose(candidates(3), every)
 
 
 def dense_ridge(X, Y, queries):

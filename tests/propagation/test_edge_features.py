@@ -28,6 +28,15 @@ def test_directed():
     assert got == {(1, 0): 12.0, (0, 1): 10.0, (2, 1): 13.0, (2, 2): 12.0, (3, 3): 12.0}
 
 
+def test_an_edge_whose_opposite_would_stand_behind_the_last_entry():
+    edges = np.array([[0, 2], [2, 1]])
+    adj = Adjacency.from_edges(edges, 3, AdjacencyConfig(undirected=False)).with_edge_features(edges, VALUES[:2])
+    pairs = map(tuple, adj.edge_index(CPU).T.tolist())
+    assert dict(zip(pairs, adj.edge_values(CPU)[:, 0].tolist(), strict=True)) == {
+        (0, 0): 10.5, (2, 1): 11.0, (0, 2): 10.0,
+    }  # fmt: skip
+
+
 def test_self_loops_get_the_mean():
     got = table(AdjacencyConfig(self_loops=True))
     assert [got[i, i] for i in range(4)] == [12.0] * 4

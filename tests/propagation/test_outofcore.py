@@ -1,7 +1,9 @@
 """propagate out of core: the same numbers as in memory, and memory that does not grow."""
 
+import mmap
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -42,6 +44,40 @@ def test_rows_of_a_map_keep_their_content_when_released(tmp_path):
     outofcore.release(x[5:], 0, 100)
     np.testing.assert_array_equal(x[:, 3], np.arange(10_000))
     outofcore.release(np.zeros((5, 5)), 0, 5)  # not a memory map: nothing to give back
+
+
+def resident() -> int:
+    """Bytes of this process that are in memory."""
+    return int(Path("/proc/self/statm").read_text().split()[1]) * mmap.PAGESIZE
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+@pytest.mark.parametrize("view", [False, True])
+def test_exactly_the_rows_that_were_asked_for_are_released(tmp_path, view):
+    """Of 64 MiB the middle half, or the same through a view that begins later."""
+    x = scratch(tmp_path, "x", (16_384, 1024), np.dtype(np.float32))
+    x[:] = 1
+    before = resident()
+    if view:
+        outofcore.release(x[4096:], 0, 8192)
+    else:
+        outofcore.release(x, 4096, 12_288)
+    assert (before - resident()) / x.nbytes == pytest.approx(0.5, abs=0.05)
+    assert float(x[::512].mean()) == 1.0
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.uint16])
+def test_whole_number_labels_are_told_by_their_column(dtype):
+    one = 65535 if dtype == np.uint16 else 1
+    x = np.zeros((4, 3), dtype)
+    x[0, 2] = x[1, 0] = x[3, 1] = one
+    assert outofcore._classes(x).tolist() == [2, 0, 3, 1]  # row 2 is empty
+    for spoiled in (np.array([0, one, one]), np.array([0, one // 2 + (one == 1) * 0.5, 0])):
+        other = x.copy()
+        other[2] = spoiled
+        assert outofcore._classes(other) is None
+    assert outofcore._classes(np.zeros((1, 1 << 16), dtype)) is None  # uint16 holds no such column
+    assert outofcore._classes(np.zeros((1, (1 << 16) - 1), dtype)).tolist() == [(1 << 16) - 1]
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")

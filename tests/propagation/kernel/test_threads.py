@@ -1,5 +1,7 @@
 """Chunks of rows: whole, in order, with equally many edges, and an error in one of them is heard."""
 
+import threading
+
 import numpy as np
 import pytest
 
@@ -19,6 +21,21 @@ def test_chunks_cover_all_rows_with_equally_many_edges(threads):
     edges = np.diff(indptr[bounds])
     assert edges.sum() == 2000
     assert sorted(edges)[-2] <= 251  # all but that of the long row have an eighth of the edges
+
+
+def test_rows_of_equal_length_are_cut_evenly(threads):
+    threads(2)
+    assert balanced(np.arange(0, 130, 2), per_thread=2).tolist() == [0, 16, 32, 48, 64]
+    assert len(balanced(np.arange(10_000))) == 2 * 16 + 1
+
+
+def test_chunks_are_worked_on_by_threads_unless_alone(threads):
+    threads(2)
+    both = threading.Barrier(2, timeout=20)  # passed only if two chunks are under way at once
+    run_chunks(lambda lo, hi: both.wait(), np.array([0, 1, 2]))
+    calls = []
+    run_chunks(lambda lo, hi: calls.append((lo, hi, threading.current_thread())), np.array([0, 1, 2]), alone=True)
+    assert calls == [(0, 2, threading.main_thread())]
 
 
 @pytest.mark.parametrize("number", [1, 2, 3])
