@@ -65,6 +65,11 @@ class Architecture:
         return getattr(self.kind, "in_channels", None) if isinstance(self.kind, nn.Module) else None
 
     @property
+    def finished(self) -> bool:
+        """Whether it was given as an object, which has its number of outputs once and for all."""
+        return isinstance(self.kind, nn.Module)
+
+    @property
     def hops(self) -> int:
         """Number of convolutions: the default N of label deconvolution."""
         return self._sample.hops

@@ -26,7 +26,7 @@ class HopLabels(Artefact):
     values: np.ndarray
 
 
-@stage(version=1)
+@stage(version=2)
 def hops(
     out: Folder,
     Y: Labels,
@@ -34,9 +34,11 @@ def hops(
     adjacency: AdjacencyConfig,
     number: int,
     store: str = "uint16",
+    backward: bool = False,
 ) -> HopLabels:
-    """K_i = A-hat^i Y for i = 0..number (Algorithm 1, line 4)."""
-    adj = Adjacency.from_edges(graph.edges, graph.num_nodes, adjacency)
+    """K_i = A-hat^i Y for i = 0..number (Algorithm 1, line 4); `backward` turns all edges round first."""
+    edges = graph.edges[::-1] if backward else graph.edges
+    adj = Adjacency.from_edges(edges, graph.num_nodes, adjacency)
     return HopLabels(write_hop_labels(adj, Y.values, number, out.path / "values.npy", store))
 
 

@@ -60,22 +60,22 @@ class InverseLabels(nn.Module):
 
     def forward(self, ids: np.ndarray | Tensor) -> Tensor:
         """Targets (b, c) of the nodes with ids (b,), differentiable in gamma'."""
-        K = self._rows(ids)  # (b, h, c)
+        K = label_rows(self.hop_labels, ids, self.gamma_logits)  # (b, h, c)
         if self.alpha == 0.0:
             return K[:, 0]
         inverse = (self.gamma[:, None] * K).sum(1)  # (b, c); a row does not depend on its batch, to the bit
         return (1 - self.alpha) * K[:, 0] + self.alpha * self.task.normalize(inverse)
 
-    def _rows(self, ids: np.ndarray | Tensor) -> Tensor:
-        """K (b, h, c) of the nodes, in the type and on the device of gamma'."""
-        K = self.hop_labels
-        if isinstance(K, Tensor):
-            rows, fixed_point = K[torch.as_tensor(ids).to(K.device)], K.dtype == torch.uint16
-        else:
-            chosen = ids.detach().cpu().numpy() if isinstance(ids, Tensor) else np.asarray(ids)
-            rows, fixed_point = torch.from_numpy(K[chosen].astype(np.float32)), K.dtype == np.uint16
-        rows = rows.to(self.gamma_logits)
-        return rows / FULL if fixed_point else rows
+
+def label_rows(K: np.ndarray | Tensor, ids: np.ndarray | Tensor, like: Tensor) -> Tensor:
+    """Rows (b, h, c) of K, float or fixed point, of the nodes with ids (b,), in the type and on the device of `like`."""
+    if isinstance(K, Tensor):
+        rows, fixed_point = K[torch.as_tensor(ids).to(K.device)], K.dtype == torch.uint16
+    else:
+        chosen = ids.detach().cpu().numpy() if isinstance(ids, Tensor) else np.asarray(ids)
+        rows, fixed_point = torch.from_numpy(K[chosen].astype(np.float32)), K.dtype == np.uint16
+    rows = rows.to(like)
+    return rows / FULL if fixed_point else rows
 
 
 class InverseLabelLoss(nn.Module):

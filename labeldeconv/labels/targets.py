@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from labeldeconv.graph.task import Task
+from labeldeconv.labels.hop_heads import HopHeads
 from labeldeconv.labels.hops import HopLabels
 from labeldeconv.labels.inverse import InverseLabels
 from labeldeconv.labels.pseudo import Labels
@@ -71,6 +72,35 @@ class InverseTargets:
     def build(self) -> InverseLabels:
         """Node ids to (1 - alpha) Y + alpha NORMALIZE(Y(gamma))."""
         return InverseLabels(self.K.values, self.alpha, self.task, self.gamma)
+
+
+@dataclass(frozen=True, eq=False)
+class HopTargets:
+    """Every K_i behind a head of its own (`labels.targets` 'hops').
+
+    Args:
+        K: hop labels, K_0 = Y first.
+        task: of the labels.
+        backward: hop labels against the edges of a directed graph, whose heads follow those of K; None for none.
+        labels: (n,) or (n, c), -1 where unknown: head 0 learns these alone; None: it learns K_0 on all nodes.
+        weights: of the heads, of which the ratios count; None: all equal.
+    """
+
+    K: HopLabels
+    task: Task
+    backward: HopLabels | None = None
+    labels: np.ndarray | None = None
+    weights: Sequence[float] | None = None
+
+    @property
+    def heads(self) -> int:
+        """h: heads of all hops, of both directions where there are two."""
+        return self.K.values.shape[1] + (0 if self.backward is None else self.backward.values.shape[1] - 1)
+
+    def build(self) -> HopHeads:
+        """The loss of the heads."""
+        backward = None if self.backward is None else self.backward.values
+        return HopHeads(self.K.values, self.task, backward, self.labels, self.weights)
 
 
 class TrueLabels(nn.Module):

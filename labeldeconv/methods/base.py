@@ -128,9 +128,10 @@ class Run:
         weights = self.encoder.with_trained(trained)
         return features.called(label)(self.tokens(self.whole), weights, self.training.precision, self.device)
 
-    def psi(self, start: TrainedGNN | None = None) -> PsiHead:
-        """psi of the GNN as the head behind the encoder, fresh or from a trained GNN."""
-        return PsiHead(self.architecture, self.graph.num_classes, self.settings.train.psi_norm, self.output_bias, start)
+    def psi(self, start: TrainedGNN | None = None, heads: int = 1) -> PsiHead:
+        """psi of the GNN as the head behind the encoder, fresh or from a trained GNN; `heads` times as many outputs."""
+        norm = self.settings.train.psi_norm
+        return PsiHead(self.architecture, self.graph.num_classes, norm, self.output_bias, start, heads)
 
     def label_head(self) -> Head:
         """What FNE and GLEM put behind the encoder (`train.head`): a linear layer, or psi of the GNN."""
@@ -254,7 +255,7 @@ class Method:
 METHODS: Registry[Method] = Registry(
     "method",
     "labeldeconv.methods",
-    ("given", "pne", "fne", "wo-ld", "ld", "glem", "giant", "joint-gas", "joint-sage"),
+    ("given", "pne", "fne", "wo-ld", "ld", "ld-heads", "glem", "giant", "joint-gas", "joint-sage"),
 )
 
 

@@ -74,6 +74,13 @@ class LabelConfig(Settings):
     gamma: Literal["learned", "auto"] = "learned"
     """Start uniform and learn with the encoder, as in the paper; 'auto' chooses gamma (and so alpha and N) by a closed
     form on the validation nodes, before training: Y alone, as WO/LD, unless more is surely better."""
+    targets: Literal["mix", "hops"] = "mix"
+    """What the encoder learns of K: the mix Y(gamma), as in the paper, or every K_i behind a head of its own, which needs
+    no gamma (docs/hop-heads.md). The method 'ld-heads' is 'ld' with 'hops'."""
+    own: Literal["known", "all"] = "known"
+    """'hops': nodes on which the head of K_0 = Y is trained: those with a known label, or all, on pseudo labels."""
+    hop_weights: Annotated[list[NonNegative], Field(min_length=1)] | None = None
+    """'hops': weights of the heads in the loss, hop 0 first, of which only the ratios count; None: all equal."""
     temperature: Positive = 1.0
     """Pseudo labels are softmax(logits / temperature), or sigmoid."""
     rounds: Count = 1

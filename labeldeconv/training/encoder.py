@@ -26,6 +26,7 @@ from labeldeconv.encoders.vocabulary import used_vocabulary
 from labeldeconv.gnns.architecture import Architecture
 from labeldeconv.gnns.base import Psi
 from labeldeconv.graph.task import Task
+from labeldeconv.labels.hop_heads import HopHeads
 from labeldeconv.labels.neighbours import NeighbourOutputs
 from labeldeconv.labels.targets import Targets
 from labeldeconv.progress import bar
@@ -108,6 +109,8 @@ class Objective(nn.Module):
             return some.loss(self.head(self.dropout(features), some.outputs).float()).mean()
         logits = self.head(self.dropout(features)).float()  # (b, c)
         self.clock.lap("psi")
+        if isinstance(self.targets, HopHeads):  # one head per hop label
+            return self.targets(logits, ids).mean()
         targets = self.targets(ids).to(logits.device)  # (b, c), line 9
         self.clock.lap("targets")
         losses = self.task.loss(logits, targets)  # (b,)
@@ -150,6 +153,8 @@ class PsiHead:
         norm: what becomes of BatchNorm in psi (`train.psi_norm`).
         bias: where outputs start (c,), for multi-label tasks; None leaves the GNN's own start.
         start: a trained GNN whose weights psi starts from; None starts fresh.
+        heads: how many times c outputs it has: one per hop label. All start as the GNN's one; head 0, for the node's own
+            label, is the one that is kept.
     """
 
     architecture: Architecture
@@ -157,15 +162,24 @@ class PsiHead:
     norm: str = "batch"
     bias: np.ndarray | None = None
     start: HasGNN | None = None
+    heads: int = 1
 
     def build(self, dim: int, targets: nn.Module, nodes: np.ndarray) -> Psi:
         """psi for features of width `dim`."""
-        gnn = self.architecture.build(dim, self.num_classes)
+        gnn = self.architecture.build(dim, self.heads * self.num_classes)
         if self.bias is not None:
-            start_outputs(gnn, self.bias)
+            start_outputs(gnn, np.tile(self.bias, self.heads))
         if self.start is not None:
-            gnn.load_state_dict(load_file(self.start.weights))
+            gnn.load_state_dict(resized(load_file(self.start.weights), gnn.state_dict()))
         return Psi(gnn, self.norm)  # type: ignore[arg-type]
+
+    def kept(self, psi: Psi) -> dict[str, Tensor]:
+        """Weights of psi as those of the GNN with c outputs, which have head 0 alone."""
+        if self.heads == 1:
+            return psi.gnn.state_dict()
+        with torch.random.fork_rng():
+            small = Psi(self.architecture.build(psi.gnn.in_dim, self.num_classes), self.norm)  # type: ignore[arg-type]
+        return resized(psi.gnn.state_dict(), small.gnn.state_dict())
 
 
 @dataclass(frozen=True, eq=False)
@@ -213,7 +227,7 @@ class TrainedEncoder(Artefact):
     step_seconds: dict[str, float]
 
 
-@stage(version=2)
+@stage(version=3)
 def train(
     out: Folder,
     tokens: Tokens,
@@ -240,7 +254,8 @@ def train(
     with used_vocabulary(model, tokens):
         run = train_encoder(objective, tokens, nodes, settings, seed, out)
     model.save(out.path / "encoder")
-    save_file((behind.gnn if isinstance(behind, Psi) else behind).state_dict(), out.path / "head.safetensors")
+    kept = head.kept(behind) if isinstance(head, PsiHead) and isinstance(behind, Psi) else behind.state_dict()
+    save_file(kept, out.path / "head.safetensors")
     (out.path / "checkpoint.safetensors").unlink(missing_ok=True)
     count = settings.epochs * len(nodes)
     batch = round(count / max(1, run.steps), 1)
@@ -414,6 +429,17 @@ def start_outputs(gnn: nn.Module, bias: np.ndarray) -> None:
     if own is not None:
         with torch.no_grad():
             own.copy_(torch.from_numpy(np.array(bias)))
+
+
+def resized(state: dict[str, Tensor], like: dict[str, Tensor]) -> dict[str, Tensor]:
+    """Weights in the shapes of `like`, which has some multiple of their outputs, or they of its: repeated, or cut."""
+    fitted = {}
+    for name, tensor in state.items():
+        shape = like[name].shape
+        times = [max(1, new // old) if old else 1 for new, old in zip(shape, tensor.shape, strict=True)]
+        longer = tensor.repeat(times) if tensor.ndim else tensor
+        fitted[name] = longer[tuple(slice(size) for size in shape)].contiguous()
+    return fitted
 
 
 def gamma_of(targets: nn.Module) -> list[float] | None:
