@@ -202,6 +202,62 @@ class TestTheorem1:
         assert gnn_loss(adj, mix(gamma, K), labels, hops=1) < 1e-12
 
 
+class TestHopHeads:
+    """docs/hop-heads.md. The conditional mean is linear, E[sum_i gamma_i K_i | x] = sum_i gamma_i E[K_i | x], so
+    features that hold every E[K_i | x] hold the inverse labels of every gamma; under Assumption 1 those of gamma* are
+    psi*(F*).
+
+    f and psi are linear, as for Theorem 1: F = X beta with attributes X (n, 24), of which psi(F*) is c = 4 columns. The
+    inverse of phi has one hop, so that two heads of c columns are to hold what 24 columns could hide.
+    """
+
+    n, c, gamma = 60, 4, (1.7, -0.9)
+
+    def setting(self, seed):
+        rng = np.random.default_rng(seed)
+        A = in_full_precision(Adjacency.from_edges(random_edges(self.n, 100, seed), self.n)).dense()
+        X = rng.standard_normal((self.n, 24))
+        phi = np.linalg.inv(self.gamma[0] * np.eye(self.n) + self.gamma[1] * A)
+        return A, X, phi, phi @ X[:, : self.c], rng
+
+    def heads(self, X, *targets):
+        """E[K_i | x] side by side: what an encoder learns that is fitted to every target (n, c)."""
+        return X @ np.linalg.lstsq(X, np.concatenate(targets, axis=1), rcond=None)[0]
+
+    def loss(self, phi, features, Y):
+        """min over W of |phi(A-hat) F W - Y|^2 / |Y|^2."""
+        inputs = phi @ features
+        return np.square(inputs @ np.linalg.lstsq(inputs, Y, rcond=None)[0] - Y).sum() / np.square(Y).sum()
+
+    @pytest.mark.parametrize("seed", range(3))
+    def test_the_mix_of_every_gamma_is_linear_in_the_heads(self, seed):
+        A, X, _, Y, rng = self.setting(seed)
+        K = [Y, A @ Y, A @ A @ Y]
+        features = self.heads(X, *K)
+        for gamma in rng.standard_normal((5, 3)):
+            learned = self.heads(X, mix(gamma, K))  # what LD learns with this gamma
+            np.testing.assert_allclose(features @ np.kron(gamma[:, None], np.eye(self.c)), learned, atol=1e-9)
+
+    @pytest.mark.parametrize("seed", range(3))
+    def test_the_gnn_reaches_zero_without_a_gamma(self, seed):
+        A, X, phi, Y, _ = self.setting(seed)
+        assert self.loss(phi, self.heads(X, Y, A @ Y), Y) < 1e-20
+
+    @pytest.mark.parametrize("seed", range(3))
+    @pytest.mark.parametrize("other", ["labels", "uniform gamma", "two hops", "shuffled", "random"])
+    def test_other_targets_of_no_more_columns_do_not(self, seed, other):
+        A, X, phi, Y, rng = self.setting(seed)
+        K, order = [Y, A @ Y, A @ A @ Y], rng.permutation(self.n)
+        targets = {
+            "labels": (K[0],),
+            "uniform gamma": (K[0] + K[1], K[0] + K[1] + K[2]),
+            "two hops": (K[1], K[2]),  # heads without the node's own label
+            "shuffled": (K[0][order], K[1][order]),
+            "random": tuple(rng.standard_normal((2, self.n, self.c))),
+        }[other]
+        assert self.loss(phi, self.heads(X, *targets), Y) > 0.02
+
+
 class TestLipschitzBound:
     """Section 3.1. If the GNN is invertible and L-Lipschitz continuous, |GNN(F1) - GNN(F2)| <= L |F1 - F2|, then
     |GNN(F) - Y| <= L |F - GNN^-1(Y)|: who brings F near the inverse labels brings the GNN's output near the labels.

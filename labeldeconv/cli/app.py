@@ -66,7 +66,9 @@ def _labeldeconv(version: Version = False) -> None:
 @app.command()
 def fit(
     data: Data,
-    method: Annotated[str | None, typer.Option(help="A method of `labeldeconv list`; default ld.")] = None,
+    method: Annotated[
+        str | None, typer.Option(help="A method of `labeldeconv list`; default auto: the best by validation.")
+    ] = None,
     encoder: Encoder = None,
     gnn: Annotated[str | None, typer.Option(help="A GNN of `labeldeconv list`, or package.module:Name.")] = None,
     seed: Annotated[int | None, typer.Option(help="Seed of everything random.")] = None,
@@ -109,12 +111,20 @@ def fit(
         _print_profile(times)
     else:
         console.print("seconds by stage: " + ", ".join(f"{k} {v:.1f}" for k, v in result.seconds.items()))
+    if result.chosen is not None:
+        console.print(f"auto took {result.chosen}: " + ", ".join(_tried(row) for row in result.tried))
     if result.largest_batch is not None:
         most = settings.encoder.max_tokens
         console.print(f"largest batch that fits: {result.largest_batch:,} nodes of {most} tokens")
     if result.gamma:
         console.print("gamma: " + ", ".join(f"{g:.3f}" for g in result.gamma))
     console.print(f"run directory: {result.run}", soft_wrap=True)
+
+
+def _tried(row: dict[str, Any]) -> str:
+    """A candidate of the method 'auto': its name, epochs and validation score."""
+    epochs = f" ({row['epochs']} epochs)" if row["epochs"] else ""
+    return f"{row['method']}{epochs} {100 * row['val']:.2f}"
 
 
 @app.command()

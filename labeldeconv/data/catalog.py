@@ -56,7 +56,7 @@ class Dataset:
         summary: what it is, in a line.
         source: gives the source of a request; it finds the files and says what is missing, but reads no graph.
         suggests: settings by dotted names, used where the user says nothing else.
-        recognise: tells whether a folder holds its raw files; None for data sets that are only asked for by name.
+        recognise: tells whether a folder, or a file, holds its raw data; None for data sets asked for by name alone.
         takes_argument: whether something may stand after the colon.
     """
 
@@ -110,7 +110,7 @@ def named_source(name: str, seed: int = 0) -> Source | None:
 
 
 def folder_source(folder: Path, seed: int = 0) -> Source | None:
-    """The source of a folder of raw files, recognised by their names; None where no data set knows them."""
+    """The source of a folder of raw files, or of one file, recognised by names; None where no data set knows them."""
     for known in DATASETS.values():
         if known.recognise is not None and known.recognise(folder):
             return known.source(Request(known.name, str(folder), "", folder, seed, recognised=True))

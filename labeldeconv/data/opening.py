@@ -5,7 +5,7 @@
     open_data("debian#5000", seed=1).graph        a connected part of at most 5000 nodes
 
 A folder with nodes.* and edges.* holds tables (data/tables), one with graph.json a saved graph, which is opened as it
-is; other folders are recognised by their raw files.
+is; other folders, and single files such as a treebank's, are recognised by their names.
 """
 
 from __future__ import annotations
@@ -80,6 +80,9 @@ def _open_whole(name: str, seed: int) -> Loaded:
         folder = Path(name)
         if (folder / "graph.json").exists():
             return Loaded(AttributedGraph.load(folder), [])
+        of_file = folder_source(folder, seed) if folder.is_file() else None
+        if of_file is not None:
+            return graph(of_file).open()
         if not folder.is_dir():
             base = name.partition("@")[0].partition(":")[0]
             raise DataError(f"data '{name}': no such folder, and not a name; {nearest(base, DATASETS)}")

@@ -68,7 +68,7 @@ class InverseLabels(nn.Module):
 
 
 def label_rows(K: np.ndarray | Tensor, ids: np.ndarray | Tensor, like: Tensor) -> Tensor:
-    """Rows (b, h, c) of K, float or fixed point, of the nodes with ids (b,), in the type and on the device of `like`."""
+    """Rows (b, h, c) of K, float or fixed point, of the nodes `ids` (b,), in the type and on the device of `like`."""
     if isinstance(K, Tensor):
         rows, fixed_point = K[torch.as_tensor(ids).to(K.device)], K.dtype == torch.uint16
     else:

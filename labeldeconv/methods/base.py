@@ -14,8 +14,8 @@ precision, the GNN's settings) and calls one stage.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -33,8 +33,9 @@ from labeldeconv.labels.pseudo import Labels
 from labeldeconv.labels.targets import Targets
 from labeldeconv.registry import Registry
 from labeldeconv.settings.models import Config, TrainConfig
+from labeldeconv.settings.reading import load_config
 from labeldeconv.training.encoder import Head, LinearHead, PsiHead, TrainedEncoder, train
-from labeldeconv.training.features import Features, features
+from labeldeconv.training.features import Features, beside, features
 from labeldeconv.training.gnn import Taught, TrainedGNN, gnn, output_start
 from labeldeconv.training.steps import resolved_precision
 
@@ -51,6 +52,8 @@ class Learned:
         labels: (pseudo) labels Y that were used.
         hop_labels: K, where there is one.
         alpha: share of the inverse labels in the targets; None for methods without them.
+        method: its name, where it is one of several that were tried.
+        tried: all of those, for the method 'auto'.
     """
 
     features: Features
@@ -60,6 +63,17 @@ class Learned:
     labels: Labels | None = None
     hop_labels: HopLabels | None = None
     alpha: float | None = None
+    method: str | None = None
+    tried: tuple[Tried, ...] = ()
+
+
+@dataclass(frozen=True)
+class Tried:
+    """A method that was tried: passes of its encoder phase, and the validation score of the GNN on its features."""
+
+    method: str
+    epochs: int
+    val: float
 
 
 @dataclass(frozen=True, eq=False)
@@ -113,6 +127,10 @@ class Run:
     def output_bias(self) -> np.ndarray | None:
         """Where outputs of a multi-label GNN and of its psi start (c,)."""
         return output_start(self.task, self.graph.train_labels, self.settings.gnn.output_bias)
+
+    def with_settings(self, changes: Mapping[str, Any]) -> Run:
+        """The same run with other settings, by dotted names, that need no other encoder and no other GNN."""
+        return replace(self, settings=load_config(self.settings, changes))
 
     def tokens(self, graph: AttributedGraph | None = None) -> Tokens:
         """Tokens of all attributes of the training graph, or of another one."""
@@ -176,7 +194,12 @@ class Run:
         return self._gnn(X, self.whole, self.inductive, taught, start, label)
 
     def last_gnn(self, X: Features, psi: TrainedEncoder | None = None) -> TrainedGNN:
-        """The GNN that predicts; it starts from psi of the encoder phase where `gnn.init` says so."""
+        """The GNN that predicts; it starts from psi of the encoder phase where `gnn.init` says so.
+
+        With `gnn.inputs` 'both' it reads X_PNE beside X. Statistics are of what training may see.
+        """
+        if self.settings.gnn.inputs == "both":
+            X = beside(X, self.features(None, "encode all"), self.whole.split.train if self.inductive else None)
         return self.gnn(X, start=psi if self.settings.gnn.init == "psi" else None)
 
     def first_gnn(self, X: Features | None = None, label: str = "first gnn") -> TrainedGNN:
@@ -255,7 +278,7 @@ class Method:
 METHODS: Registry[Method] = Registry(
     "method",
     "labeldeconv.methods",
-    ("given", "pne", "fne", "wo-ld", "ld", "ld-heads", "glem", "giant", "joint-gas", "joint-sage"),
+    ("given", "pne", "fne", "wo-ld", "ld", "ld-heads", "glem", "giant", "joint-gas", "joint-sage", "auto"),
 )
 
 

@@ -158,8 +158,8 @@ def _check_heads(run: Run) -> None:
         )
     if run.architecture.finished:
         raise ConfigError(
-            f"labels.targets 'hops': psi needs {heads} times as many outputs as there are classes; the GNN was given as an "
-            "object, whose outputs are what they are: give its class instead"
+            f"labels.targets 'hops': psi needs {heads} times as many outputs as there are classes; the GNN was given "
+            "as an object, whose outputs are what they are: give its class instead"
         )
 
 

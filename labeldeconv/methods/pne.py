@@ -9,4 +9,4 @@ from labeldeconv.methods.base import Learned, Run, method
 def pretrained(run: Run) -> Learned:
     """Features of the untouched encoder."""
     X = run.features(None, "encode")
-    return Learned(X, run.last_gnn(X))
+    return Learned(X, run.gnn(X))

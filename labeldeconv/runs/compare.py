@@ -251,7 +251,7 @@ def _cells(
     vary: Mapping[str, Sequence[Any]],
 ) -> list[_Cell]:
     """Every cell that can run; what cannot is raised, or left out of 'all' with a word."""
-    named = [*METHODS] if methods == "all" else methods
+    named = [name for name in METHODS if name != "auto"] if methods == "all" else methods  # auto is some of them again
     options = config.gnn.options if len(gnns) == 1 else {}  # options belong to one GNN
     graphs: dict[tuple[Any, ...], AttributedGraph] = {}
     out = []

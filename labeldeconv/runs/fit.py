@@ -10,7 +10,7 @@ that the method gets, and `fit_graph` calls it and writes what it learned.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -64,6 +64,7 @@ class Result:
     Args:
         gamma: weights of the hops at the end of training; None without inverse labels.
         alpha: share of the inverse labels in the targets; None for methods without them.
+        chosen: the method that 'auto' took, None for others; `tried` are its candidates: method, epochs and val.
         seconds, peak_mib, peak_accelerator_mib: by stage, as they were when the stage was computed; the latter is of
             tensors on the fullest GPU, None without one.
         encoder_nodes: texts that went through the encoder, training epochs included; also by stage.
@@ -87,6 +88,8 @@ class Result:
     test: float
     gamma: list[float] | None
     alpha: float | None
+    chosen: str | None
+    tried: list[dict[str, Any]]
     seconds: dict[str, float]
     peak_mib: dict[str, float | None]
     peak_accelerator_mib: dict[str, float | None]
@@ -109,6 +112,8 @@ class Result:
         younger: dict[str, Any] = {
             "peak_accelerator_mib": {},
             "largest_batch": None,
+            "chosen": None,
+            "tried": [],
         }  # than the oldest runs of this format
         known = younger | run.result
         held = {f.name: known[f.name] for f in fields(cls) if f.name not in ("run", "features", "logits")}
@@ -257,6 +262,10 @@ def prepare(settings: Config, graph: AttributedGraph, parts: Parts | None = None
         raise ConfigError("setting 'inductive': train.psi_init 'fresh' expected, since there is no first GNN")
     architecture = Architecture.of(settings.gnn, parts.gnn)
     _check_norms(settings, architecture)
+    if settings.gnn.inputs == "both" and settings.gnn.init == "psi":
+        raise ConfigError(
+            "gnn.inputs 'both' with gnn.init 'psi': psi reads the learned features alone; 'fresh' expected"
+        )
     return Run(
         graph=graph.training_view() if inductive else graph,
         whole=graph,
@@ -390,6 +399,8 @@ def _result(run: Run, learned: Learned, used: Sequence[Use]) -> dict[str, Any]:
         "test": task.score(learned.gnn.logits[test], run.whole.labels[test]),
         "gamma": trained.gamma if trained else None,
         "alpha": learned.alpha,
+        "chosen": learned.method,
+        "tried": [asdict(tried) for tried in learned.tried],
         "seconds": {label: how.seconds for label, how in made.items()},
         "peak_mib": {label: how.peak_mib for label, how in made.items()},
         "peak_accelerator_mib": {label: how.peak_accelerator_mib for label, how in made.items()},

@@ -75,8 +75,8 @@ class LabelConfig(Settings):
     """Start uniform and learn with the encoder, as in the paper; 'auto' chooses gamma (and so alpha and N) by a closed
     form on the validation nodes, before training: Y alone, as WO/LD, unless more is surely better."""
     targets: Literal["mix", "hops"] = "mix"
-    """What the encoder learns of K: the mix Y(gamma), as in the paper, or every K_i behind a head of its own, which needs
-    no gamma (docs/hop-heads.md). The method 'ld-heads' is 'ld' with 'hops'."""
+    """What the encoder learns of K: the mix Y(gamma), as in the paper, or every K_i behind a head of its own, which
+    needs no gamma (docs/hop-heads.md). The method 'ld-heads' is 'ld' with 'hops'."""
     own: Literal["known", "all"] = "known"
     """'hops': nodes on which the head of K_0 = Y is trained: those with a known label, or all, on pseudo labels."""
     hop_weights: Annotated[list[NonNegative], Field(min_length=1)] | None = None
@@ -188,6 +188,9 @@ class GNNConfig(Settings):
     output_bias: Literal["frequency", "fresh"] = "frequency"
     """Where outputs of a multi-label GNN and of its psi start: at the labels' frequencies, or as the layer's own
     initialisation has it, near even odds (yeast, 203 labels, 150 epochs: 84.9 against 70.0 ROC-AUC)."""
+    inputs: Literal["learned", "both"] = "learned"
+    """What the last GNN of FNE, WO/LD, LD and GIANT reads: the method's features, or X_PNE beside them, both
+    standardised."""
     init: Literal["fresh", "psi"] = "fresh"
     """Start the last GNN from new weights, or from psi of the encoder phase (the authors' code); GLEM's, GIANT's,
     FNE's behind a linear layer and those of methods without an encoder phase always start fresh."""
@@ -312,8 +315,8 @@ class Config(Settings):
 
     data: str = "planted"
     """A folder of tables, a saved graph, or a name from `labeldeconv list`."""
-    method: str = "ld"
-    """One of `labeldeconv list`."""
+    method: str = "auto"
+    """One of `labeldeconv list`; 'auto' tries several and takes the best by validation."""
     setting: Literal["transductive", "inductive"] = "transductive"
     """'inductive' hides texts, edges and labels of validation and test nodes from all training."""
     seed: Annotated[int, Field(ge=0)] = 0

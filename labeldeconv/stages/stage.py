@@ -118,6 +118,19 @@ def session(cache: Cache | None = None, log: Log | None = None) -> Iterator[Sess
         _current.reset(before)
 
 
+_part: ContextVar[str] = ContextVar("part", default="")
+
+
+@contextmanager
+def part_of_run(name: str) -> Iterator[None]:
+    """Inside, labels of stages start with a name: those of one candidate among several."""
+    before = _part.set(f"{name}: ")
+    try:
+        yield
+    finally:
+        _part.reset(before)
+
+
 P = ParamSpec("P")
 A = TypeVar("A", bound=Artefact)
 
@@ -148,6 +161,7 @@ class Stage(Generic[P, A]):
 
     def _obtain(self, label: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> A:
         reads: set[str] = set()
+        label = _part.get() + label
         given = self._given(args, kwargs, reads)
         key = self._key(given)
         where = _current.get() or Session(Cache())

@@ -153,8 +153,8 @@ class PsiHead:
         norm: what becomes of BatchNorm in psi (`train.psi_norm`).
         bias: where outputs start (c,), for multi-label tasks; None leaves the GNN's own start.
         start: a trained GNN whose weights psi starts from; None starts fresh.
-        heads: how many times c outputs it has: one per hop label. All start as the GNN's one; head 0, for the node's own
-            label, is the one that is kept.
+        heads: how many times c outputs it has: one per hop label. All start as the GNN's one; head 0, for the node's
+            own label, is the one that is kept.
     """
 
     architecture: Architecture

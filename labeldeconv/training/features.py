@@ -22,6 +22,7 @@ from labeldeconv.training.steps import encoder_autocast
 CPU_TOKENS, GPU_TOKENS = 2048, 65536  # per batch; on a CPU activations should stay in the cache: 1.2 times 8192
 BATCH_NODES = 1024
 SAVE_SECONDS = 20.0
+ROWS = 1 << 14  # standardised at a time
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,6 +53,31 @@ def features(
 def given(out: Folder, values: np.ndarray) -> Features:
     """The features that came with the data, X_OGB."""
     return Features(np.asarray(values), 0, 0.0)
+
+
+@dataclass(frozen=True, eq=False)
+class BothFeatures(Features):
+    """Two kinds of features side by side, each column standardised by `mean` and `scale` (d + e,)."""
+
+    mean: np.ndarray
+    scale: np.ndarray
+
+
+@stage(version=1)
+def beside(out: Folder, X: Features, other: Features, nodes: np.ndarray | None = None) -> BothFeatures:
+    """X (n, d) and other features (n, e) as one (n, d + e) float16, every column of mean 0 and variance 1.
+
+    `nodes` (m,) are those whose mean and variance count; None: all.
+    """
+    parts = [np.asarray(part.values if nodes is None else part.values[nodes], dtype=np.float32) for part in (X, other)]
+    mean = np.concatenate([part.mean(0) for part in parts])
+    scale = np.maximum(np.concatenate([part.std(0) for part in parts]), 1e-6)
+    n, d = X.values.shape
+    values = np.lib.format.open_memmap(out.path / "values.npy", mode="w+", dtype=np.float16, shape=(n, len(mean)))
+    for rows in (slice(lo, lo + ROWS) for lo in range(0, n, ROWS)):
+        values[rows, :d] = (X.values[rows] - mean[:d]) / scale[:d]
+        values[rows, d:] = (other.values[rows] - mean[d:]) / scale[d:]
+    return BothFeatures(values, 0, 0.0, mean, scale)
 
 
 def export_features(encoder: Encoder, tokens: Tokens, out: Folder, precision: str = "auto") -> float:

@@ -9,7 +9,7 @@ import torch.nn.functional as F
 
 from labeldeconv.graph.task import Task
 from labeldeconv.labels.inverse import InverseLabels
-from labeldeconv.labels.targets import InverseTargets, SoftTargets, TrueLabels, TrueTargets
+from labeldeconv.labels.targets import HopTargets, InverseTargets, SoftTargets, TrueLabels, TrueTargets
 from labeldeconv.stages.keys import token
 
 TASK = Task("multiclass", 2)
@@ -85,3 +85,14 @@ def test_keys_tell_targets_apart():
     keys = [str(token(targets)) for targets in given]
     assert len(set(keys)) == len(keys)
     assert str(token(InverseTargets(Kept(K, "a"), 1.0, TASK))) == keys[7]
+
+
+def test_hop_targets_count_their_heads_and_tell_them_apart():
+    kept = Kept(K)
+    plain, both = HopTargets(kept, TASK), HopTargets(kept, TASK, Kept(K, "back"))
+    assert (plain.heads, both.heads) == (2, 3)
+    logits = torch.zeros(2, 4)
+    torch.testing.assert_close(plain.build()(logits, np.array([0, 2])), torch.full((2,), float(np.log(2))))
+    labels = np.array([1, -1, -1])
+    others = [plain, both, HopTargets(kept, TASK, None, labels), HopTargets(kept, TASK, weights=[1.0, 2.0])]
+    assert len({str(token(target)) for target in others}) == 4

@@ -3,8 +3,12 @@
 import json
 
 import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file
 
 from labeldeconv import fit
+from labeldeconv.errors import ConfigError
 from labeldeconv.labels.gamma import Candidate
 
 QUICK = {"encoder": "tiny", "train__epochs": 1, "gnn__epochs": 5}
@@ -62,10 +66,59 @@ def test_a_second_round_learns_from_the_gnn_of_the_first(graph, tmp_path):
     assert not np.array_equal(once.features, twice.features)
 
 
+def test_ld_heads_is_ld_with_hop_targets(graph, tmp_path):
+    named = fit(graph, method="ld-heads", out=tmp_path / "a", **QUICK)
+    option = fit(graph, method="ld", labels__targets="hops", out=tmp_path / "b", **QUICK)
+    mixed = fit(graph, method="ld", out=tmp_path / "c", **QUICK)
+    np.testing.assert_array_equal(named.features, option.features)
+    np.testing.assert_array_equal(named.logits, option.logits)
+    assert not np.array_equal(named.features, mixed.features)
+    assert named.gamma is None
+    assert named.alpha is None
+    assert {"first gnn", "pseudo", "hops"} <= set(option.cached) & set(mixed.cached)  # shared with the mix
+    psi = load_file(named.run / "psi.safetensors")  # head 0 alone, as a GNN's weights
+    assert {k: v.shape for k, v in psi.items()} == {
+        k: v.shape for k, v in load_file(mixed.run / "psi.safetensors").items()
+    }
+
+
+def test_settings_of_hop_heads_change_what_is_learned(graph, tmp_path):
+    plain = fit(graph, method="ld-heads", out=tmp_path / "a", **QUICK)
+    for name, value in (("labels__own", "all"), ("labels__hop_weights", [1.0, 0.0, 0.0])):
+        other = fit(graph, method="ld-heads", out=tmp_path / name, **{name: value}, **QUICK)
+        assert not np.array_equal(plain.features, other.features), name
+    directed = fit(graph, method="ld-heads", labels__adjacency__undirected=False, out=tmp_path / "d", **QUICK)
+    assert "hops back" in directed.seconds
+    assert "hops back" not in plain.seconds
+    fit(graph, method="ld-heads", train__psi_init="gnn", gnn__init="psi", out=tmp_path / "w", **QUICK)
+
+
+def test_only_the_own_head_on_all_nodes_is_wo_ld(graph, tmp_path):
+    """With all weight on a head 0 that learns pseudo labels, the gradient is WO/LD's, and other outputs stand still."""
+    heads = {"labels__own": "all", "labels__hop_weights": [1.0, 0.0, 0.0], "train__clip": 0.0}
+    psi = {"train__psi_init": "gnn", "train__psi_norm": "layer", "gnn__options": {"norm": "none"}}  # equal starts
+    a = fit(graph, method="ld-heads", out=tmp_path / "a", **heads, **psi, **QUICK)
+    b = fit(graph, method="wo-ld", out=tmp_path / "b", train__clip=0.0, **psi, **QUICK)
+    np.testing.assert_allclose(a.features, b.features, atol=2e-3)
+
+
+@pytest.mark.parametrize("method", ["ld", "ld-heads"])
+def test_what_hop_heads_cannot_follow_is_refused_before_anything_runs(graph, tmp_path, method):
+    from torch_geometric.nn.models import GCN
+
+    hops = {"method": method, "labels__targets": "hops", "out": tmp_path / "r", **QUICK}
+    with pytest.raises(ConfigError, match=r"labels\.pseudo_weight: .* labels\.own"):
+        fit(graph, labels__pseudo_weight=0.3, **hops)
+    with pytest.raises(ConfigError, match=r"labels\.hop_weights: 3 weights, not all 0, expected, .* got \[1\.0\]"):
+        fit(graph, labels__hop_weights=[1.0], **hops)
+    with pytest.raises(ConfigError, match=r"labels\.hop_weights: 5 weights"):
+        fit(graph, labels__hop_weights=[1.0, 1.0, 1.0], labels__adjacency__undirected=False, **hops)
+    with pytest.raises(ConfigError, match="give its class instead"):
+        fit(graph, gnn=GCN(48, 8, 2, 10), **hops)
+
+
 def test_algorithm_1_by_hand(graph, tmp_path):
     """The stages of a run, called one by one as the paper's lines are written, give the run's very bytes."""
-    import torch
-
     from labeldeconv import Cache, session
     from labeldeconv.encoders.pretrained import Pretrained, Weights
     from labeldeconv.encoders.tokens import tokens

@@ -1,5 +1,7 @@
 """X_FNE: true labels of train nodes and nothing else, through a linear layer or psi of the GNN."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -8,6 +10,7 @@ from safetensors.torch import load_file
 
 from labeldeconv import fit, planted
 from labeldeconv.encoders.pretrained import load_encoder
+from labeldeconv.errors import ConfigError
 from labeldeconv.settings.models import EncoderConfig
 
 QUICK = {"encoder": "tiny", "train__epochs": 2, "gnn__epochs": 5}
@@ -83,3 +86,19 @@ def test_a_linear_layer_of_rare_labels_starts_at_their_frequency(tmp_path):
     np.testing.assert_allclose(bias, np.log(share / (1 - share)), atol=1e-4)
     wo_ld = fit(graph, method="wo-ld", out=tmp_path / "w", **still, **QUICK)  # psi, whatever train.head says
     assert load_file(wo_ld.run / "psi.safetensors").keys() == load_file(wo_ld.run / "gnn.safetensors").keys()
+
+
+def test_the_last_gnn_may_read_the_first_features_too(graph, tmp_path):
+    """Two routes: the setting, or a GNN trained on the two kinds of features put side by side by hand."""
+    settings = {"encoder": "tiny", "train__epochs": 1, "gnn__epochs": 5}
+    alone = fit(graph, method="fne", out=tmp_path / "a", **settings)
+    both = fit(graph, method="fne", gnn__inputs="both", out=tmp_path / "b", **settings)
+    pne = fit(graph, method="pne", gnn__inputs="both", out=tmp_path / "p", **settings)
+    np.testing.assert_array_equal(both.features, alone.features)
+    x = [(z - z.mean(0)) / z.std(0) for z in (np.asarray(r.features, np.float32) for r in (both, pne))]
+    by_hand = replace(graph, features=np.concatenate(x, 1).astype(np.float16))
+    given = fit(by_hand, method="given", out=tmp_path / "g", **settings)
+    np.testing.assert_allclose(both.logits, given.logits, atol=2e-2)
+    assert np.abs(both.logits - alone.logits).max() > 0.1
+    with pytest.raises(ConfigError, match="gnn.inputs 'both' with gnn.init 'psi'"):
+        fit(graph, method="fne", gnn__inputs="both", gnn__init="psi", out=tmp_path / "c", **settings)

@@ -21,6 +21,7 @@ SMALL = {
     "giant.coarsest": 2, "giant.cluster_size": 10, "joint.epochs": 1, "joint.batch_nodes": 16,
 }  # fmt: skip
 LD = {"method": "ld"}
+HEADS = {"method": "ld-heads"}
 FNE = {"method": "fne"}
 PNE = {"method": "pne"}
 GLEM = {"method": "glem", "glem.rounds": 1}
@@ -42,6 +43,9 @@ READ = {
     "labels.hops": (LD, 1, {"hops"}),
     "labels.alpha": (LD, 0.5, TRAIN),
     "labels.temperature": (LD, 0.5, {"pseudo"}),
+    "labels.targets": (LD, "hops", TRAIN),
+    "labels.own": (HEADS, "all", TRAIN),
+    "labels.hop_weights": (HEADS, [1.0, 0.5, 0.5], TRAIN),
     "labels.nodes": (LD, "train", TRAIN),
     "labels.pseudo_weight": (LD, 0.3, TRAIN),
     "labels.adjacency.normalization": (LD, "symmetric", {"hops"}),
@@ -130,6 +134,7 @@ CHOOSE = {
     "labels.rounds": (LD, 2),
     "train.psi_init": ({**FNE, "train.head": "psi"}, "gnn"),
     "train.precision": (FNE, "bfloat16"),
+    "gnn.inputs": (FNE, "both"),
     "gnn.init": ({**FNE, "train.head": "psi"}, "psi"),
     "giant.coarsest": (GIANT, 1),
     "giant.finest": ({**GIANT, "giant.coarsest": 1, "giant.cluster_size": 1, "giant.step": 1}, 2),

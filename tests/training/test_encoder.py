@@ -312,6 +312,23 @@ def test_psi_head_starts_fresh_at_a_bias_or_from_a_gnn(tmp_path):
         assert torch.equal(p, q), name
 
 
+def test_psi_with_heads_starts_as_the_gnn_in_all_and_keeps_the_first(tmp_path):
+    trained = ARCHITECTURE.build(8, c)
+    save_file(trained.state_dict(), tmp_path / "gnn.safetensors")
+    head = PsiHead(ARCHITECTURE, c, "batch", None, OfGNN(tmp_path / "gnn.safetensors"), heads=3)
+    psi = head.build(8, nn.Identity(), np.empty(0)).eval()
+    x = torch.randn(5, 8, generator=torch.Generator().manual_seed(0))
+    torch.testing.assert_close(psi(x), trained.eval().psi(x).repeat(1, 3))
+    for tensor in psi.parameters():
+        tensor.data.add_(torch.randn(tensor.shape, generator=torch.Generator().manual_seed(1)))
+    small = ARCHITECTURE.build(8, c).eval()
+    small.load_state_dict(head.kept(psi))
+    torch.testing.assert_close(small.psi(x), psi(x)[:, :c])
+    bias = np.array([0.5, -1.0, 2.0], np.float32)
+    tiled = PsiHead(ARCHITECTURE, c, "batch", bias, heads=2).build(8, nn.Identity(), np.empty(0))
+    assert tiled.gnn.output_bias.tolist() == [*bias, *bias]
+
+
 def test_linear_head_is_torchs_layer_and_starts_at_a_bias():
     torch.manual_seed(1)
     head = LinearHead(c).build(8, nn.Identity(), np.empty(0))

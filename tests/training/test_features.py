@@ -8,10 +8,11 @@ from labeldeconv.encoders.pretrained import Pretrained, Weights, load_encoder
 from labeldeconv.encoders.tokens import tokens, write_tokens
 from labeldeconv.graph.texts import Texts
 from labeldeconv.settings.models import EncoderConfig
-from labeldeconv.stages.stage import Folder
+from labeldeconv.stages.cache import Cache
+from labeldeconv.stages.stage import Folder, session
 from labeldeconv.testing import encoded
 from labeldeconv.training import features as module
-from labeldeconv.training.features import export_features, features, given
+from labeldeconv.training.features import beside, export_features, features, given
 
 TEXTS = Texts.from_strings("x" * (1 + i % 17) for i in range(50))
 
@@ -94,3 +95,19 @@ def test_given_features_are_taken_as_they_are():
     np.testing.assert_array_equal(X.values, values)
     assert X.encoder_nodes == 0
     assert X.content_key != given(values + 1).content_key
+
+
+@pytest.mark.parametrize("nodes", [None, np.array([0, 2, 3, 7])])
+def test_beside_standardises_both_kinds(tmp_path, monkeypatch, nodes):
+    monkeypatch.setattr(module, "ROWS", 3)
+    rng = np.random.default_rng(0)
+    a, b = rng.normal(5, 3, (8, 2)).astype(np.float16), rng.normal(size=(8, 3)).astype(np.float16)
+    b[:, 1] = 4.0  # a column that says nothing stays finite
+    with session(Cache(tmp_path)):
+        both = beside(given(a), given(b), nodes)
+    whole = np.concatenate([a, b], 1).astype(np.float64)
+    counted = whole if nodes is None else whole[nodes]
+    expected = (whole - counted.mean(0)) / np.maximum(counted.std(0), 1e-6)
+    np.testing.assert_allclose(both.values, expected, atol=5e-3)
+    np.testing.assert_allclose(both.mean, counted.mean(0), atol=1e-3)
+    assert both.values.dtype == np.float16

@@ -1,5 +1,5 @@
 "use strict";
-/* What charts are drawn with: SVG nodes, scales, axes, marks, legends and the tooltip. Colours are classes (k0..k9), so
+/* What charts are drawn with: SVG nodes, scales, axes, marks, legends and the tooltip. Colours are classes (k0..k11), so
    themes need no redraw. Names come from data: they only ever become text nodes or attributes, never markup. */
 const Pen = (() => {
   const NS = "http://www.w3.org/2000/svg";
