@@ -66,9 +66,7 @@ def _labeldeconv(version: Version = False) -> None:
 @app.command()
 def fit(
     data: Data,
-    method: Annotated[
-        str | None, typer.Option(help="A method of `labeldeconv list`; default auto: the best by validation.")
-    ] = None,
+    method: Annotated[str | None, typer.Option(help="A method of `labeldeconv list`; default auto.")] = None,
     encoder: Encoder = None,
     gnn: Annotated[str | None, typer.Option(help="A GNN of `labeldeconv list`, or package.module:Name.")] = None,
     seed: Annotated[int | None, typer.Option(help="Seed of everything random.")] = None,

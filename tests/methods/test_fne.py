@@ -100,5 +100,5 @@ def test_the_last_gnn_may_read_the_first_features_too(graph, tmp_path):
     given = fit(by_hand, method="given", out=tmp_path / "g", **settings)
     np.testing.assert_allclose(both.logits, given.logits, atol=2e-2)
     assert np.abs(both.logits - alone.logits).max() > 0.1
-    with pytest.raises(ConfigError, match="gnn.inputs 'both' with gnn.init 'psi'"):
+    with pytest.raises(ConfigError, match=r"gnn\.inputs 'both' with gnn\.init 'psi'"):
         fit(graph, method="fne", gnn__inputs="both", gnn__init="psi", out=tmp_path / "c", **settings)
