@@ -12,6 +12,7 @@ os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 os.environ.setdefault("KMP_BLOCKTIME", "0")
 
 import typer
+from rich.markup import escape
 from rich.table import Table
 
 from labeldeconv.cli.analyze import analyze
@@ -255,6 +256,34 @@ def report(
     if as_json:
         return print_json(written.to_dict())
     console.print(f"report: {written.path} ({written.bytes / 1e6:.1f} MB)", soft_wrap=True, highlight=False)
+
+
+@app.command()
+def ensemble(
+    runs: Annotated[list[Path], typer.Argument(help="Runs and comparisons of one graph.")],
+    out: Annotated[Path | None, typer.Option(help="Folder for ensemble.json and logits.npy.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Average the predictions of finished runs, chosen greedily on the validation nodes."""
+    from labeldeconv.runs.ensemble import ensemble as together
+
+    found = together(runs, out)
+    if as_json:
+        return print_json(found.to_dict())
+    table = Table(title=f"ensemble of {len(runs)}: {found.metric}", title_justify="left")
+    for column in ("run", "weight", "val", "test"):
+        table.add_column(column, justify="left" if column == "run" else "right", overflow="fold")
+    for member in found.members:
+        table.add_row(escape(member.run), f"{member.weight:.2f}", *_percents(member))
+    table.add_section()
+    table.add_row("best single", "", *_percents(found.best))
+    table.add_row("ensemble", "", *_percents(found))
+    console.print(table)
+
+
+def _percents(scored: Any) -> tuple[str, str]:
+    """Validation and test score as a table shows them."""
+    return f"{100 * scored.val:.2f}", f"{100 * scored.test:.2f}"
 
 
 app.command("list")(list_names)
