@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.stats import ttest_1samp
+from scipy.stats import ttest_1samp, wilcoxon
 
 
 @dataclass(frozen=True)
@@ -32,3 +32,28 @@ def paired_p(a: Sequence[float], b: Sequence[float]) -> float | None:
     if len(differences) < 2 or np.ptp(differences) <= 1e-12 * np.abs(differences).max():
         return None
     return float(ttest_1samp(differences, 0.0).pvalue)
+
+
+def signed_rank_p(differences: Sequence[float]) -> float | None:
+    """Two-sided p-value of Wilcoxon's signed-rank test of paired differences; None below two that are not 0."""
+    values = np.asarray(differences, dtype=np.float64)
+    return float(wilcoxon(values, zero_method="pratt").pvalue) if np.count_nonzero(values) > 1 else None
+
+
+def signed_rank(
+    differences: Sequence[float], rope: float, samples: int = 20_000, seed: int = 0
+) -> tuple[float, float, float]:
+    """Bayesian signed-rank test of paired differences (m,): probabilities of worse, practically equal and better.
+
+    Benavoli et al. (2014): the differences and one pseudo observation at 0, of weight 1/2, get Dirichlet weights w; the
+    three parts are sum_ij w_i w_j over the pairs whose mean lies below, inside or above the region of practical
+    equivalence [-rope, rope], and each sample votes for the largest part.
+    """
+    z = np.concatenate([[0.0], np.asarray(differences, dtype=np.float64)])
+    means = (z[:, None] + z) / 2
+    parts = np.stack([means < -rope, np.abs(means) <= rope, means > rope]).astype(np.float64)  # (3, m + 1, m + 1)
+    prior = np.concatenate([[0.5], np.ones(len(z) - 1)])
+    w = np.random.default_rng(seed).dirichlet(prior, samples)  # (samples, m + 1)
+    votes = np.stack([((w @ part) * w).sum(1) for part in parts], axis=1).argmax(1)
+    worse, equal, better = np.bincount(votes, minlength=3) / samples
+    return float(worse), float(equal), float(better)

@@ -1,0 +1,206 @@
+"""When inverse labels pay: the runs planned in docs/plan.md, one cell at a time, resumable, and their statistics.
+
+    python benchmarks/evidence.py --minutes 60          # run cells until the time is up; again to go on
+    python benchmarks/evidence.py --only words,citeseer --minutes 60
+    python benchmarks/evidence.py --report              # tables and tests of what is finished
+    python benchmarks/evidence.py --plan                # the cells, and how many are done
+
+A cell is a graph with a split, a GNN, a seed and a method. Each adds a line to benchmarks/results/evidence.jsonl; stages
+are shared through the cache.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, replace
+from itertools import combinations
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from labeldeconv.data.opening import open_data
+from labeldeconv.errors import LabelDeconvError
+from labeldeconv.graph.attributed import AttributedGraph
+from labeldeconv.graph.split import Split
+from labeldeconv.runs.fit import fit
+from labeldeconv.runs.spread import Spread, signed_rank, signed_rank_p
+
+ROOT = Path(__file__).parent.parent
+SHARED = ROOT.parent / "shared" / "data"
+RESULTS = ROOT / "benchmarks" / "results" / "evidence.jsonl"
+TEXT = {"encoder": "minilm", "encoder__train_layers": 2, "train__epochs": 3, "train__lr": 2e-4}
+SEQUENCES = {"encoder": "unirep-64", "train__epochs": 3, "train__lr": 5e-5, "train__batch_nodes": 256,
+             "train__batch_tokens": 65536, "encoder__max_tokens": 128}  # fmt: skip
+SEEDS = {"words": 10}
+ROPE = 0.3  # points
+
+
+@dataclass(frozen=True)
+class Case:
+    """A graph: where it is, its settings, whether the split follows the seed or the time."""
+
+    name: str
+    data: str
+    settings: dict[str, Any]
+    split_by_seed: bool = False
+    by_time: bool = False
+
+
+CASES = [
+    Case("words", str(SHARED / "ud_english_ewt"), {**TEXT, "encoder__max_tokens": 8}, split_by_seed=True),
+    Case("citeseer", str(SHARED / "citeseer"), {**TEXT, "encoder__max_tokens": 64}, split_by_seed=True),
+    Case("stacks", f"{SHARED / 'stacks'}#6000", {**TEXT, "encoder__max_tokens": 32}, by_time=True),
+    Case("debian", "debian#6000", {**TEXT, "encoder__max_tokens": 48}),
+    Case("wordnet", "wordnet#6000", {**TEXT, "encoder__max_tokens": 24}),
+    Case("string_yeast", f"string:4932@{SHARED / 'string_yeast'}", SEQUENCES),
+]
+METHODS: dict[str, dict[str, Any]] = {
+    "pne": {"method": "pne"},
+    "fne": {"method": "fne"},
+    "wo-ld": {"method": "wo-ld"},
+    "ld": {"method": "ld"},
+    "ld-auto": {"method": "ld", "labels__gamma": "auto"},
+    "ld-heads": {"method": "ld-heads"},
+    "glem": {"method": "glem"},
+    "giant": {"method": "giant"},
+    "auto": {"method": "auto"},
+}
+
+
+@dataclass(frozen=True)
+class Cell:
+    """What is run: the graph, 'full', 'low' or 'inductive', 'auto' or a GNN, the seed and the method."""
+
+    graph: str
+    split: str
+    gnn: str
+    seed: int
+    method: str
+
+
+def cells(only: list[str], methods: list[str]) -> Iterator[Cell]:
+    """All cells, seed by seed, few labels first."""
+    for seed in range(10):
+        for case in CASES:
+            if case.name not in only or seed >= SEEDS.get(case.name, 5):
+                continue
+            for split in ("low", "full", *(("inductive",) if case.split_by_seed else ())):
+                for gnn in ("auto", "gcn"):
+                    for method in methods:
+                        if not (split == "inductive" and method == "ld-auto"):  # gamma auto needs validation nodes
+                            yield Cell(case.name, split, gnn, seed, method)
+
+
+def graph_of(case: Case, split: str, seed: int) -> AttributedGraph:
+    """The graph with the split of the plan."""
+    graph = open_data(case.data, seed if case.split_by_seed else 0).graph
+    if split == "low":
+        return graph.resplit([0.08, 0.02], seed if case.split_by_seed else 0)
+    if case.by_time and graph.ids is not None:
+        order = np.argsort(np.array(list(graph.ids)), kind="stable")  # tags have four characters, in order of birth
+        first, second = round(0.54 * len(order)), round(0.72 * len(order))
+        return replace(graph, split=Split.from_ids(len(order), order[:first], order[first:second], order[second:]))
+    return graph
+
+
+def run(cell: Cell, gnns: dict[tuple[str, str], str]) -> dict[str, Any]:
+    """The scores of a cell; the GNN that `auto` takes at seed 0 serves all seeds and methods of a graph and split."""
+    case = next(case for case in CASES if case.name == cell.graph)
+    graph = graph_of(case, cell.split, cell.seed)
+    setting = {"setting": "inductive"} if cell.split == "inductive" else {}
+    place = (cell.graph, cell.split)
+    out = ROOT / "runs" / "evidence"
+    if cell.gnn == "auto" and place not in gnns:
+        chooser = graph_of(case, cell.split, 0)
+        gnns[place] = fit(chooser, method="pne", gnn="auto", seed=0, out=out, **case.settings, **setting).settings[
+            "gnn"
+        ]["name"]
+    gnn = gnns[place] if cell.gnn == "auto" else cell.gnn
+    start = time.time()
+    result = fit(graph, gnn=gnn, seed=cell.seed, out=out, **case.settings, **setting, **METHODS[cell.method])
+    return {
+        "gnn_taken": gnn, "metric": result.metric, "val": result.val, "test": result.test, "gamma": result.gamma,
+        "chosen": result.chosen, "seconds": round(sum(result.seconds.values()), 1),
+        "encoder_nodes": result.encoder_nodes, "wall": round(time.time() - start, 1),
+    }  # fmt: skip
+
+
+def finished() -> dict[Cell, dict[str, Any]]:
+    """What is done, by cell; the last line of a cell counts."""
+    if not RESULTS.exists():
+        return {}
+    rows = [json.loads(line) for line in RESULTS.read_text().splitlines()]
+    return {Cell(**row["cell"]): row for row in rows}
+
+
+def report(done: dict[Cell, dict[str, Any]]) -> None:
+    """Mean test scores by graph, split and GNN, and tests between methods over all of them."""
+    by_place: dict[tuple[str, str, str], dict[str, dict[int, float]]] = defaultdict(lambda: defaultdict(dict))
+    for cell, row in done.items():
+        if "test" in row:
+            by_place[cell.graph, cell.split, cell.gnn][cell.method][cell.seed] = row["test"]
+    print("| graph | split | GNN | " + " | ".join(METHODS) + " |\n|---|---|---|" + "---:|" * len(METHODS))
+    for place, methods in sorted(by_place.items()):
+        shown = [str(Spread.of(list(methods[m].values()))) if methods[m] else "-" for m in METHODS]
+        print(f"| {' | '.join(place)} | {' | '.join(shown)} |")
+    print("\n| | over | pairs | mean | Wilcoxon p | worse | equal | better |\n|---|---|---:|---:|---:|---:|---:|---:|")
+    for a, b in combinations(reversed(METHODS), 2):
+        for split in ("low", "full", "inductive"):
+            pairs = [
+                100 * (methods[a][seed] - methods[b][seed])
+                for place, methods in by_place.items()
+                for seed in methods[a].keys() & methods[b].keys()
+                if place[1] == split
+            ]
+            if len(pairs) > 1:
+                worse, equal, better = signed_rank(pairs, ROPE)
+                p = signed_rank_p(pairs)
+                told = "-" if p is None else f"{p:.4f}"
+                numbers = [f"{np.mean(pairs):+.2f}", told, *(f"{share:.2f}" for share in (worse, equal, better))]
+                print(f"| {a} - {b} | {split} | {len(pairs)} | {' | '.join(numbers)} |")
+
+
+def main() -> None:
+    """Run cells until the time is up, or say what came of them."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--minutes", type=float, default=60)
+    parser.add_argument("--only", default=",".join(case.name for case in CASES))
+    parser.add_argument("--methods", default=",".join(METHODS))
+    parser.add_argument("--report", action="store_true")
+    parser.add_argument("--plan", action="store_true")
+    args = parser.parse_args()
+    done, asked = finished(), list(cells(args.only.split(","), args.methods.split(",")))
+    if args.report:
+        return report(done)
+    if args.plan:
+        print(f"{sum(cell in done for cell in asked)} of {len(asked)} cells are done")
+        return None
+    gnns = {(c.graph, c.split): row["gnn_taken"] for c, row in done.items() if c.gnn == "auto" and "gnn_taken" in row}
+    end = time.time() + 60 * args.minutes
+    lacking = set[str]()
+    for cell in asked:
+        if cell in done or cell.graph in lacking:
+            continue
+        if time.time() > end:
+            print("time is up; run the same command again to go on")
+            return None
+        try:
+            row = run(cell, gnns)
+        except LabelDeconvError as error:
+            print(f"{cell.graph}: {error}")
+            lacking.add(cell.graph)
+            continue
+        RESULTS.parent.mkdir(exist_ok=True)
+        with RESULTS.open("a") as file:
+            file.write(json.dumps({"cell": asdict(cell), **row}) + "\n")
+        print(f"{cell} val {100 * row['val']:.2f} test {100 * row['test']:.2f} {row['wall']:.0f} s", flush=True)
+    return None
+
+
+if __name__ == "__main__":
+    main()
