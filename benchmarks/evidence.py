@@ -5,8 +5,8 @@
     python benchmarks/evidence.py --report              # tables and tests of what is finished
     python benchmarks/evidence.py --plan                # the cells, and how many are done
 
-A cell is a graph with a split, a GNN, a seed and a method. Each adds a line to benchmarks/results/evidence.jsonl; stages
-are shared through the cache.
+A cell is a graph with a split, a GNN, a seed and a method. Each adds a line to benchmarks/results/evidence.jsonl;
+stages are shared through the cache.
 """
 
 from __future__ import annotations
