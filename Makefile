@@ -1,4 +1,4 @@
-# make install | demo | test | test-browser | bench-smoke | lint | types; everything lives in .venv
+# make install | demo | test | test-browser | wheel | bench-smoke | lint | types; everything lives in .venv
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
@@ -10,7 +10,7 @@ export OMP_WAIT_POLICY := PASSIVE
 export KMP_BLOCKTIME := 0
 export TOKENIZERS_PARALLELISM := true
 
-.PHONY: bench-smoke install demo test test-browser lint types unit clean
+.PHONY: bench-smoke install demo test test-browser wheel lint types unit clean
 
 install: $(STAMP)
 
@@ -45,9 +45,15 @@ test-browser: $(STAMP)
 	  echo "test-browser: skipped, there is no chromium and it cannot be installed here"; \
 	fi
 
+# The wheel, tried in a folder of its own, away from the repository.
+wheel: $(STAMP)
+	rm -rf dist
+	$(BIN)/python -m build --no-isolation --outdir dist .
+	LABELDECONV_WHEEL=dist $(BIN)/python -m pytest tests/test_wheel.py
+
 # Ratios against peers in interleaved rounds; fails where one is far below docs/performance.md. Not part of CI.
 bench-smoke: $(STAMP)
 	$(BIN)/python benchmarks/smoke.py
 
 clean:
-	rm -rf $(VENV) runs
+	rm -rf $(VENV) runs dist

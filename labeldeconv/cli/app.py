@@ -16,6 +16,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from labeldeconv.cli.analyze import analyze
+from labeldeconv.cli.doctor import doctor
 from labeldeconv.cli.housekeeping import cache
 from labeldeconv.cli.listing import list_names, list_settings
 from labeldeconv.cli.paper import paper
@@ -49,7 +50,6 @@ if TYPE_CHECKING:
     from labeldeconv.runs.compare import Comparison
 
 app = typer.Typer(
-    add_completion=False,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
 )
@@ -288,6 +288,7 @@ def _percents(scored: Any) -> tuple[str, str]:
 
 app.command("list")(list_names)
 app.command("settings")(list_settings)
+app.command("doctor")(doctor)
 app.command("paper")(paper)
 
 

@@ -10,7 +10,7 @@ import typer
 
 from labeldeconv.cli.terminal import AsJson, print_json, print_table, print_tree
 from labeldeconv.errors import ConfigError, nearest
-from labeldeconv.settings.reading import Setting, all_settings, setting_names
+from labeldeconv.settings.reading import Setting, all_settings, setting_names, settings_schema
 
 
 def list_names(as_json: AsJson = False) -> None:
@@ -33,9 +33,12 @@ def list_names(as_json: AsJson = False) -> None:
 
 def list_settings(
     name: Annotated[str, typer.Argument(help="Only settings with this in their name, such as train or gnn.lr.")] = "",
+    schema: Annotated[bool, typer.Option("--schema", help="The JSON schema of a settings file, for editors.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Name every setting with its default and its meaning."""
+    if schema:
+        return print_json(settings_schema())
     found = [setting for setting in all_settings() if name in setting.name]
     if not found:
         raise ConfigError(f"settings: none has '{name}' in its name; {nearest(name, setting_names())}")

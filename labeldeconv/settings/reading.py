@@ -185,3 +185,11 @@ def _explain(error: Any) -> str:
         siblings = [n for n in names if n.rpartition(".")[0] == parent] or names
         return f"{name}: unknown setting; {nearest(name, siblings)}"
     return f"{name}: {error['msg'][0].lower() + error['msg'][1:]}, got {error['input']!r}"
+
+
+def settings_schema() -> dict[str, Any]:
+    """The JSON schema of a settings file in TOML: what editors complete and check; `extends` names another file."""
+    schema = Config.model_json_schema()
+    extends = {"type": "string", "description": "A settings file beside this one, whose settings come first."}
+    schema["properties"] = {"extends": extends, **schema["properties"]}
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}

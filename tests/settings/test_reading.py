@@ -2,7 +2,14 @@ import pytest
 
 from labeldeconv.errors import ConfigError
 from labeldeconv.settings.models import Config
-from labeldeconv.settings.reading import load_config, parse_set, said, with_suggestions
+from labeldeconv.settings.reading import (
+    load_config,
+    parse_set,
+    said,
+    setting_names,
+    settings_schema,
+    with_suggestions,
+)
 
 
 def test_toml_round_trip(tmp_path):
@@ -74,3 +81,17 @@ def test_suggestions_stand_under_what_was_said():
 def test_one_setting_of_a_group_leaves_the_others_alone():
     adjacency = load_config(None, {"data": "elsewhere", "gnn.adjacency.undirected": False}).gnn.adjacency
     assert (adjacency.normalization, adjacency.self_loops, adjacency.undirected) == ("symmetric", True, False)
+
+
+def test_the_schema_knows_every_setting_and_its_choices():
+    schema = settings_schema()
+    assert schema["properties"]["extends"]["type"] == "string"
+    for name in setting_names():
+        node = schema
+        for part in name.split("."):
+            node = schema["$defs"][node["$ref"].rpartition("/")[2]] if "$ref" in node else node
+            node = node["properties"][part]
+        assert node, name
+    labels = schema["$defs"]["LabelConfig"]["properties"]
+    assert labels["targets"]["enum"] == ["mix", "hops"]
+    assert "gamma" in labels["gamma"]["description"]

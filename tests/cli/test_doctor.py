@@ -1,0 +1,33 @@
+"""labeldeconv doctor: facts that can be checked, on a terminal and as JSON."""
+
+import json
+import os
+import platform
+
+import torch
+from typer.testing import CliRunner
+
+from labeldeconv import __version__
+from labeldeconv.cli.app import app
+
+
+def test_it_says_what_is_there(tmp_path, monkeypatch):
+    monkeypatch.setenv("LABELDECONV_CACHE", str(tmp_path / "new" / "cache"))
+    found = json.loads(CliRunner().invoke(app, ["doctor", "--json"]).output)
+    assert found["labeldeconv"]["version"] == __version__
+    assert found["labeldeconv"]["python"] == platform.python_version()
+    assert found["labeldeconv"]["torch"] == torch.__version__
+    assert found["hardware"]["cores"] == os.cpu_count()
+    assert found["a run would use"]["precision"] in ("float32", "bfloat16")
+    assert found["cache"]["folder"] == str(tmp_path / "new" / "cache")
+    assert not (tmp_path / "new").exists()  # it only looks
+    assert "pytest" in found["extras"]["dev"]
+
+
+def test_an_extra_that_is_missing_says_how_to_get_it(monkeypatch):
+    from labeldeconv.cli import doctor
+
+    known = doctor._version
+    monkeypatch.setattr(doctor, "_version", lambda name: None if name == "peft" else known(name))
+    shown = CliRunner().invoke(app, ["doctor"], env={"COLUMNS": "200"}).output
+    assert "not installed: pip install 'labeldeconv[lora]'" in shown
