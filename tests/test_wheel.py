@@ -42,8 +42,7 @@ def test_it_runs_without_the_repository(wheel, tmp_path):
     environment = {**os.environ, "PYTHONPATH": str(tmp_path / "site"), "LABELDECONV_CACHE": str(tmp_path / "cache")}
     code = "import labeldeconv; from pathlib import Path; assert Path(labeldeconv.__file__).is_relative_to(Path.cwd())"
     for program in (["-c", code], ["-m", "labeldeconv", *command], ["-m", "labeldeconv", "report", "run"]):
-        done = subprocess.run(
-            [sys.executable, *program], cwd=tmp_path, env=environment, capture_output=True, timeout=300
-        )
+        python = [sys.executable, *program]
+        done = subprocess.run(python, cwd=tmp_path, env=environment, capture_output=True, timeout=300)
         assert done.returncode == 0, done.stderr.decode()
     assert list((tmp_path / "run").glob("*.html"))
