@@ -213,8 +213,9 @@ class LabelDeconvolution:
         module = None if isinstance(self.gnn, str | Path) else self.gnn
         gnn: GNN = Architecture.of(config.gnn, module).build(x.shape[1], len(self.classes_))
         gnn.load_state_dict(load_file(self.run_.gnn_weights))
-        if gnn.label_hops:
-            raise ConfigError(f"{config.gnn.name}: label inputs of another graph are not known; label_hops 0 expected")
+        if gnn.label_hops or gnn.reads_labels:
+            option = "label_hops 0" if gnn.label_hops else "label_inputs false"
+            raise ConfigError(f"{config.gnn.name}: label inputs of another graph are not known; {option} expected")
         adj = Adjacency.from_edges(graph.edges, graph.num_nodes, config.gnn.adjacency)
         if gnn.edge_dim:
             if graph.edge_features is None:

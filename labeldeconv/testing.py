@@ -191,7 +191,7 @@ def logits(gnn: GNN, x: Tensor, edges: np.ndarray, label_inputs: Tensor | None =
     """Logits (n, c) of any GNN from features (n, d) and edges (2, e), fed as it wants."""
     adj = _adjacency(edges, gnn)
     if gnn.feed == "graph":
-        return gnn(x, adj)
+        return gnn(x, adj, label_inputs) if gnn.reads_labels and label_inputs is not None else gnn(x, adj)
     wide = x if x.dtype in (torch.float32, torch.float64) else x.float()
     rows = torch.stack(list(propagate(adj, wide, gnn.hops)), dim=1).to(x.dtype)  # (n, h, d)
     return gnn(rows, label_inputs) if gnn.label_hops and label_inputs is not None else gnn(rows)

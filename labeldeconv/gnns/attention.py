@@ -19,6 +19,8 @@ from torch_geometric.utils import softmax
 from labeldeconv.gnns.precision import in_float32
 from labeldeconv.propagation.weighted_sum import weighted_sum
 
+Roots = tuple[Tensor, Tensor]  # square roots of the degrees of sources (s, 1) and targets (t, 1)
+
 
 class Attention(GATConv):
     """GATConv without self-loops of its own, with a linear residual and attention over the target as an option.
@@ -64,11 +66,22 @@ class Attention(GATConv):
             nn.init.zeros_(self.skip.bias)
         self.ngnn = nn.ModuleList(nn.Linear(width, width) for _ in range(ngnn))
 
-    def forward(self, h: Tensor, edge_index: Tensor, targets: int, edge_values: Tensor | None = None) -> Tensor:
-        """(s, in_dim) and edges (2, e) with values (e, edge_dim) to (targets, heads * out_dim)."""
-        own = h[:targets]
-        pair = (h, own if self.attend_target else None)
-        return self._transform(super().forward(pair, edge_index, edge_values, size=(len(h), targets)), own)
+    def forward(
+        self,
+        h: Tensor,
+        edge_index: Tensor,
+        targets: int,
+        edge_values: Tensor | None = None,
+        roots: Roots | None = None,
+    ) -> Tensor:
+        """(s, in_dim) and edges (2, e) with values (e, edge_dim) to (targets, heads * out_dim).
+
+        With `roots` the convolution is D^1/2 A(H) D^-1/2 H W, and A(H) is scored on D^-1/2 H W.
+        """
+        own, size = h[:targets], (len(h), targets)
+        source = h if roots is None else h / roots[0].to(h.dtype)
+        out = super().forward((source, own if self.attend_target else None), edge_index, edge_values, size=size)
+        return self._transform(out if roots is None else out * roots[1].to(out.dtype), own)
 
     def alone(self, h: Tensor) -> Tensor:
         """The same where every node is its own and only neighbour: attention is 1."""
@@ -101,6 +114,13 @@ class Attention(GATConv):
     def propagate(self, edge_index: Tensor, x: Any, alpha: Tensor, size: Any) -> Tensor:
         """Weighted sums (t, heads, width) of the sources."""
         return in_float32(lambda a, h: weighted_sum(a, h, edge_index, size[1]), alpha, x[0])
+
+
+def degree_roots(edge_index: Tensor, sources: int, targets: int) -> Roots:
+    """Square roots of how many of the edges (2, e) leave a source (s, 1) and reach a target (t, 1); at least 1."""
+    ends = ((edge_index[0], sources), (edge_index[1], targets))
+    left, reached = (torch.bincount(ids, minlength=count).clamp_min(1).sqrt().unsqueeze(1) for ids, count in ends)
+    return left, reached
 
 
 def drop_edges(

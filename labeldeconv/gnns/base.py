@@ -43,16 +43,19 @@ class GNN(nn.Module, ABC):
         edge_dim: width of the edge features it reads from `adj.edge_values`; 0 for none.
         label_hops: hops over which train labels are propagated into the second input (b, c) of a GNN fed by rows; 0 for
             none.
+        reads_labels: forward(x, adj, label_inputs) of a GNN fed by a graph takes labels (n, c) that it is shown, and
+            its own predictions of the others; psi and forward without them take zeros.
     """
 
     feed: ClassVar[Literal["graph", "rows"]]
     least_layers: ClassVar[int] = 1
     suggests: ClassVar[Mapping[str, Any]] = {}
-    stepwise: ClassVar[bool] = False
+    stepwise: bool = False
     psi_exact: bool = False
     psi_differs: str = ""
     edge_dim: int = 0
     label_hops: int = 0
+    reads_labels: bool = False
 
     def __init__(self, in_dim: int, out_dim: int) -> None:
         super().__init__()

@@ -5,6 +5,9 @@ input of a block is recomputed from its output in backward, so activation memory
 (benchmarks/revgat_memory.py: 1.15 times as much at 48 layers as at 3; stored, 16 times). For that, all blocks of a pass
 share one dropout mask and one draw of dropped edges, and moving averages of BatchNorm move with every recomputation.
 phi = A-hat^(N C) and psi is an N-layer reversible network.
+
+OGB's leaderboard has it with `label_inputs` beside the features (label reuse, training/label_reuse.py) and attention
+between roots of degrees (`symmetric_norm`, "NormAdj"); both ask for the whole graph.
 """
 
 from __future__ import annotations
@@ -18,7 +21,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch_geometric.nn import GroupAddRev
 
-from labeldeconv.gnns.attention import Attention, drop_edges
+from labeldeconv.gnns.attention import Attention, Roots, degree_roots, drop_edges
 from labeldeconv.gnns.base import GNN, Step, register, require
 from labeldeconv.gnns.norms import make_norm
 from labeldeconv.propagation.adjacency import Adjacency
@@ -31,11 +34,20 @@ class _Group(nn.Module):
         super().__init__()
         self.norm, self.conv = make_norm(norm, width), conv
 
-    def forward(self, h: Tensor, edges: Tensor | None, mask: Tensor | None, targets: int | None = None) -> Tensor:
+    def forward(
+        self,
+        h: Tensor,
+        edges: Tensor | None,
+        mask: Tensor | None,
+        roots: Roots | None = None,
+        targets: int | None = None,
+    ) -> Tensor:
         """(s, width) to (t, width); without edges every node is its own neighbour."""
         h = self.norm(h).relu()
         h = h if mask is None else h * mask
-        return self.conv.alone(h) if edges is None else self.conv(h, edges, len(h) if targets is None else targets)
+        if edges is None:
+            return self.conv.alone(h)
+        return self.conv(h, edges, len(h) if targets is None else targets, roots=roots)
 
 
 @register("revgat")
@@ -50,12 +62,15 @@ class RevGAT(GNN):
         dropout: between layers.
         heads: attention heads, concatenated.
         groups: C groups of every block; divides `hidden`.
-        input_dropout: on the features.
+        feature_dropout: on the features, before they are normalised, and not in psi; 0.4 in the authors' code.
+        input_dropout: on the features, normalised.
         attention_dropout: on the attention weights.
         edge_dropout: share of the edges left out in training.
         attend_target: let the score of an edge depend on its target too.
         input_norm: normalise the features.
         norm: 'batch', 'layer' or 'none'.
+        symmetric_norm: D^1/2 A(H) D^-1/2 in place of the attention A(H).
+        label_inputs: read labels (n, c) beside the features (label reuse).
     """
 
     feed = "graph"
@@ -80,12 +95,15 @@ class RevGAT(GNN):
         dropout: float = 0.75,
         heads: int = 3,
         groups: int = 2,
+        feature_dropout: float = 0.0,
         input_dropout: float = 0.25,
         attention_dropout: float = 0.0,
         edge_dropout: float = 0.3,
         attend_target: bool = False,
         input_norm: bool = True,
         norm: str = "batch",
+        symmetric_norm: bool = False,
+        label_inputs: bool = False,
     ) -> None:
         super().__init__(in_dim, out_dim)
         require(layers >= 2, RevGAT, "layers", "of at least 2", layers)
@@ -96,16 +114,19 @@ class RevGAT(GNN):
 
         width = heads * hidden
         part = width // groups
-        self.input_norm = make_norm(norm if input_norm else "none", in_dim)
-        self.input = conv(in_dim, hidden, heads)
+        read = in_dim + out_dim if label_inputs else in_dim
+        self.input_norm = make_norm(norm if input_norm else "none", read)
+        self.input = conv(read, hidden, heads)
         self.blocks = nn.ModuleList(
             GroupAddRev(nn.ModuleList(_Group(part, conv(part, hidden // groups, heads), norm) for _ in range(groups)))
             for _ in range(layers - 2)
         )
         self.norm = make_norm(norm, width)
         self.output = conv(width, out_dim, 1)
-        self.groups = groups
+        self.groups, self.symmetric_norm, self.reads_labels = groups, symmetric_norm, label_inputs
+        self.stepwise = not (symmetric_norm or label_inputs)
         self.dropout, self.input_dropout, self.edge_dropout = dropout, input_dropout, edge_dropout
+        self.feature_dropout = feature_dropout
 
     @property
     def hops(self) -> int:
@@ -117,18 +138,22 @@ class RevGAT(GNN):
         """Of the last convolution."""
         return self.output.skip.bias  # type: ignore[union-attr]
 
-    def forward(self, x: Tensor, adj: Adjacency) -> Tensor:
-        """Features (n, d) and A-hat to logits (n, c); blocks are reversible where a gradient is wanted."""
-        edges, _ = drop_edges(adj.edge_index(x.device), None, self.edge_dropout, self.training)
-        h = self._first(x, edges, adj.num_nodes)
+    def forward(self, x: Tensor, adj: Adjacency, label_inputs: Tensor | None = None) -> Tensor:
+        """Features (n, d), A-hat and label inputs (n, c) to logits (n, c); blocks are reversible where a gradient is
+        wanted.
+        """
+        every = adj.edge_index(x.device)
+        roots = degree_roots(every, adj.num_sources, adj.num_nodes) if self.symmetric_norm else None
+        edges, _ = drop_edges(every, None, self.edge_dropout, self.training)
+        h = self._first(x, edges, adj.num_nodes, label_inputs, roots)
         with torch.autocast(x.device.type, enabled=False):  # a rounded block is not the inverse of its inverse
             h = self.enter(h)
             mask = self._mask(h)
             block: Any
             for block in self.blocks:
                 block.disable = not torch.is_grad_enabled()  # it frees its input's memory, which inference forbids
-                h = block(h, edges, mask)
-        return self._last(h, edges, adj.num_nodes)
+                h = block(h, edges, mask, roots)
+        return self._last(h, edges, adj.num_nodes, roots)
 
     def psi(self, x: Tensor) -> Tensor:
         """Features (b, d) to logits (b, c): the reversible network with attention 1."""
@@ -139,8 +164,14 @@ class RevGAT(GNN):
             h = block._forward(h, None, mask)  # a few rows: nothing to save
         return self._last(h, None, len(x))
 
-    def steps(self) -> Sequence[Step]:
-        """One per convolution, so C per block; on sampled rows nothing is recomputed and dropout is not shared."""
+    def steps(self) -> Sequence[Step] | None:
+        """One per convolution, so C per block; on sampled rows nothing is recomputed and dropout is not shared.
+
+        None with label inputs, which are made from predictions of the whole graph, and with degrees, which a sample
+        does not know.
+        """
+        if not self.stepwise:
+            return None
         groups = [partial(self._group, b, j) for b in self.blocks for j in range(self.groups)]
         first: Step = lambda x, adj: self._first(x, self._edges(adj, x), adj.num_nodes)  # noqa: E731
         last: Step = lambda h, adj: self._last(h, self._edges(adj, h), adj.num_nodes)  # noqa: E731
@@ -150,18 +181,30 @@ class RevGAT(GNN):
         """H'_j takes the place of H_j; the other groups pass through."""
         parts = list(h.chunk(self.groups, dim=1))
         mask = self._mask(parts[0])
-        z = block.convs[j](sum(parts[1:]) if j == 0 else parts[j - 1], self._edges(adj, h), mask, adj.num_nodes)
+        z = block.convs[j](sum(parts[1:]) if j == 0 else parts[j - 1], self._edges(adj, h), mask, None, adj.num_nodes)
         parts = [p[: adj.num_nodes] for p in parts]
         parts[j] = parts[j] + z
         return torch.cat(parts, dim=1)
 
-    def _first(self, x: Tensor, edges: Tensor | None, targets: int) -> Tensor:
-        x = F.dropout(self.input_norm(self.enter(x)), self.input_dropout, self.training)
-        return self.input.alone(x) if edges is None else self.input(x, edges, targets)
+    def _first(
+        self,
+        x: Tensor,
+        edges: Tensor | None,
+        targets: int,
+        label_inputs: Tensor | None = None,
+        roots: Roots | None = None,
+    ) -> Tensor:
+        x = self.enter(x)
+        if edges is not None:  # behind the encoder `train.dropout` has this place
+            x = F.dropout(x, self.feature_dropout, self.training)
+        if self.reads_labels:
+            x = torch.cat([x, x.new_zeros(len(x), self.out_dim) if label_inputs is None else label_inputs.to(x)], 1)
+        x = F.dropout(self.input_norm(x), self.input_dropout, self.training)
+        return self.input.alone(x) if edges is None else self.input(x, edges, targets, roots=roots)
 
-    def _last(self, h: Tensor, edges: Tensor | None, targets: int) -> Tensor:
+    def _last(self, h: Tensor, edges: Tensor | None, targets: int, roots: Roots | None = None) -> Tensor:
         h = F.dropout(self.norm(h).relu(), self.dropout, self.training)
-        return self.output.alone(h) if edges is None else self.output(h, edges, targets)
+        return self.output.alone(h) if edges is None else self.output(h, edges, targets, roots=roots)
 
     def _edges(self, adj: Adjacency, h: Tensor) -> Tensor:
         return drop_edges(adj.edge_index(h.device), None, self.edge_dropout, self.training)[0]

@@ -148,6 +148,16 @@ class SelfTrainingConfig(Settings):
     """Weight of the loss on a confident node, times its largest probability, beside 1 of a train node (GAMLP)."""
 
 
+class LabelReuseConfig(Settings):
+    """Labels as inputs of a GNN that reads them (option label_inputs of RevGAT): Bag of Tricks, RevGAT's code."""
+
+    shown: Annotated[float, Field(ge=0.0, lt=1.0)] = 0.5
+    """Share of the train labels that an epoch shows, drawn anew; it learns from the other train nodes. Predictions are
+    made with all of them shown."""
+    iterations: Annotated[int, Field(ge=0)] = 1
+    """Times that predictions take the place of labels not shown, before the pass that counts."""
+
+
 class ConsistencyConfig(Settings):
     """Agreement with a mean teacher on unlabelled nodes (SCR)."""
 
@@ -210,6 +220,11 @@ class GNNConfig(Settings):
     """Stop after this many evaluations without a better score; None never does, so that a falling rate ends."""
     eval_every: Count = 1
     """Epochs from one evaluation to the next."""
+    loss: Literal["cross-entropy", "log"] = "cross-entropy"
+    """'log' is log(e + l) - log(e) of every node's cross entropy l, e = 1 - ln 2: nodes far off count less (RevGAT's
+    code)."""
+    choose: Literal["score", "loss"] = "score"
+    """The epoch that is kept has the best score on the validation nodes, or the lowest loss (RevGAT's code)."""
     batching: Literal["full", "neighbors", "clusters"] = "full"
     """For GNNs fed by the graph: all of it, sampled neighbours, or METIS clusters (extra 'metis')."""
     batch_nodes: Count = 1024
@@ -224,6 +239,7 @@ class GNNConfig(Settings):
     """Rows per batch for GNNs fed by rows of hop features."""
     self_training: SelfTrainingConfig = SelfTrainingConfig()
     consistency: ConsistencyConfig = ConsistencyConfig()
+    label_reuse: LabelReuseConfig = LabelReuseConfig()
     checkpoint_minutes: CheckpointMinutes = 2.0
     """Time between checkpoints; 0 writes one after every epoch. Does not change results."""
     adjacency: GNNAdjacencyConfig = GNNAdjacencyConfig()

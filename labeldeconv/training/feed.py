@@ -36,7 +36,7 @@ class Batch:
 
 
 class Feed(Protocol):
-    """Gives a GNN its batches. `label_inputs` (n, c) goes to GNNs with a label branch."""
+    """Gives a GNN its batches. `label_inputs` (n, c) goes to GNNs with a label branch, or that read labels."""
 
     adj: Adjacency
     label_inputs: np.ndarray | None
@@ -64,7 +64,8 @@ class GraphFeed:
 
     def predict(self, gnn: GNN, nodes: np.ndarray) -> Tensor:
         """Logits (m, c)."""
-        return _whole(gnn, self.x, self.adj, nodes)
+        labels = None if self.label_inputs is None else _tensor(self.label_inputs, self.x.device)
+        return _whole(gnn, self.x, self.adj, nodes, labels)
 
 
 class NeighborFeed:
@@ -182,6 +183,8 @@ def make_feed(
     """The feed that `gnn.feed` and the settings ask for; features (n, d) may be a memory map."""
     if gnn.feed == "rows":
         return RowFeed(features, adj, gnn.hops, config.batch_rows, folder, device)
+    if gnn.reads_labels and config.batching != "full":
+        raise ConfigError(f"gnn.batching '{config.batching}': {type(gnn).__name__} reads labels; 'full' expected")
     if config.batching == "full":
         return GraphFeed(features, adj, device)
     if config.batching == "clusters":
@@ -204,9 +207,10 @@ def edge_values(graph: AttributedGraph | None, width: int) -> np.ndarray:
     return values
 
 
-def _whole(gnn: GNN, x: Tensor, adj: Adjacency, nodes: np.ndarray) -> Tensor:
-    """Logits (m, c) of some nodes from features (n, d) of all."""
-    return gnn(x, adj)[torch.from_numpy(nodes).to(x.device)]
+def _whole(gnn: GNN, x: Tensor, adj: Adjacency, nodes: np.ndarray, label_inputs: Tensor | None = None) -> Tensor:
+    """Logits (m, c) of some nodes from features (n, d), and label inputs (n, c), of all."""
+    out = gnn(x, adj) if label_inputs is None else gnn(x, adj, label_inputs)
+    return out[torch.from_numpy(nodes).to(x.device)]
 
 
 def _along(gnn: GNN, x: Tensor, blocks: list[Adjacency]) -> Tensor:

@@ -34,13 +34,14 @@ from labeldeconv.training.checkpoint import Checkpoint
 from labeldeconv.training.consistency import Consistency
 from labeldeconv.training.encoder import HasValues, TrainedEncoder, start_outputs
 from labeldeconv.training.feed import Batch, Feed, InductiveFeed, edge_values, make_feed
-from labeldeconv.training.supervision import SoftLabels, Supervision, confident
+from labeldeconv.training.label_reuse import LabelReuse
+from labeldeconv.training.supervision import SoftLabels, Supervision, confident, node_losses
 
 GRAPH = ("edges", "num_nodes", "train_labels", "known_labels", "split", "task", "num_classes")  # read of the graph
 READS = (  # of the settings; name, layers, hidden, dropout and options are the architecture's
     "output_bias", "optimizer", "lr", "weight_decay", "warmup_epochs", "schedule", "epochs", "patience", "eval_every",
     "batching", "batch_nodes", "fanouts", "clusters", "clusters_per_batch", "batch_rows", "self_training",
-    "consistency", "checkpoint_minutes", "adjacency",
+    "consistency", "checkpoint_minutes", "adjacency", "loss", "choose", "label_reuse",
 )  # fmt: skip
 LOG = "epochs.jsonl"  # one line per evaluation: epoch, loss, val, and stage where there are several
 WEIGHT_DECAY = 5e-4  # of multi-class GNNs, unless set
@@ -151,7 +152,7 @@ def _inductive_feed(
     device: torch.device,
 ) -> Feed:
     """Training batches from the graph of the train nodes alone, predictions from the whole graph."""
-    if model.label_hops or settings.consistency.weight or settings.self_training.stages > 1:
+    if model.label_hops or model.reads_labels or settings.consistency.weight or settings.self_training.stages > 1:
         raise ConfigError(
             f"setting 'inductive': {type(model).__name__} with label inputs, consistency or self-training uses others"
         )
@@ -186,7 +187,7 @@ def train_gnn(
                 note = ""
                 if epoch % config.eval_every == 0 or epoch == config.epochs:
                     score = training.evaluate(number, epoch, loss)
-                    note = f"loss {loss:.3f} val {score:.4f} best {state['best'][0]:.4f}"
+                    note = f"loss {loss:.3f} val {score:.4f} best {state['best_score']:.4f}"
                 advance(1, note)
                 if config.patience and epoch - state["stage_epoch"] >= config.patience * config.eval_every:
                     break
@@ -220,12 +221,21 @@ class _Training:
         self.initial, self.best = _copy(gnn), _copy(gnn)
         used = config.consistency.weight > 0
         self.consistency = Consistency(gnn, config.consistency, task) if used else None
+        reads = gnn.reads_labels
+        self.reuse = LabelReuse(task, labels, split.train, config.label_reuse) if reads else None
         kind = OPTIMIZERS[config.optimizer]
         self.optimizer = kind(gnn.parameters(), lr=config.lr, weight_decay=_weight_decay(config, task))
         path = out.path / "checkpoint.safetensors"
         self.checkpoint = Checkpoint(path, gnn, self.optimizer, config.checkpoint_minutes)
         self.state: dict[str, Any] = {"stage": 0, "epoch": 0, "total": 0, "rows": 0}
-        self.state |= {"best": None, "best_epoch": 0, "best_stage": 0, "stage_best": None, "stage_epoch": 0}
+        self.state |= {
+            "best": None,
+            "best_score": 0.0,
+            "best_epoch": 0,
+            "best_stage": 0,
+            "stage_best": None,
+            "stage_epoch": 0,
+        }
         if restored := self.checkpoint.load():
             self.state, self.best = restored[0], _named(restored[1], "best")
             if self.consistency:
@@ -239,7 +249,7 @@ class _Training:
         soft = self.soft
         if number > 0:
             soft = confident(self.task, np.load(self._logits_of(number - 1)), self.split, self.config.self_training)
-        taught = Supervision(self.task, self.labels, self.split.train, soft)
+        taught = Supervision(self.task, self.labels, self.split.train, soft, self.config.loss)
         self.feed.label_inputs = taught.label_inputs(self.feed.adj, self.gnn.label_hops)
         return taught
 
@@ -248,18 +258,20 @@ class _Training:
         _set_rate(self.optimizer, self.config, epoch)
         generator = np.random.default_rng([self.seed, number, epoch])
         progress = epoch / self.config.epochs
-        loss = _epoch(self.gnn, self.feed, taught, self.optimizer, generator, self.consistency, epoch, progress)
+        loss = _epoch(
+            self.gnn, self.feed, taught, self.optimizer, generator, self.consistency, epoch, progress, self.reuse
+        )
         self.state |= {"epoch": epoch, "total": self.state["total"] + 1}
         return loss
 
     def evaluate(self, number: int, epoch: int, loss: float) -> float:
         """Score on the validation nodes; keeps the best weights of the stage and of all stages."""
-        score, val_loss = _validate(self.gnn, self.feed, self.task, self.labels, self.split.val)
-        mark = [score, -val_loss]  # equal scores: the lower loss
+        score, val_loss = self._validate()
+        mark = [score, -val_loss] if self.config.choose == "score" else [-val_loss, score]  # the second where equal
         if self.state["stage_best"] is None or mark > self.state["stage_best"]:
             self.state |= {"stage_best": mark, "stage_epoch": epoch}
         if self.state["best"] is None or mark > self.state["best"]:
-            self.state |= {"best": mark, "best_epoch": epoch, "best_stage": number}
+            self.state |= {"best": mark, "best_score": score, "best_epoch": epoch, "best_stage": number}
             self.best = _copy(self.gnn)
         row = {"epoch": epoch, "loss": loss, "val": score}
         if self.config.self_training.stages > 1:
@@ -302,7 +314,24 @@ class _Training:
     def _best_logits(self) -> np.ndarray:
         self.gnn.load_state_dict(self.best)
         self.supervise(self.state["best_stage"])
-        return _predict(self.gnn, self.feed, np.arange(len(self.labels)))
+        return self._predict(np.arange(len(self.labels)))
+
+    def _validate(self) -> tuple[float, float]:
+        """Score and mean loss on the validation nodes; a NaN score counts as the worst."""
+        val = self.split.val
+        logits, labels = self._predict(val), self.labels[val]
+        score = self.task.score(logits, labels)
+        targets = torch.from_numpy(self.task.targets(labels))
+        loss = node_losses(self.task, torch.from_numpy(logits), targets, self.config.loss).nanmean()
+        return (-math.inf if math.isnan(score) else score), float(loss)
+
+    def _predict(self, nodes: np.ndarray) -> np.ndarray:
+        """Logits (m, c) of some nodes, from the GNN as it is; one that reads labels is shown all of the train nodes."""
+        self.gnn.eval()
+        if self.reuse:
+            self.reuse.show(self.gnn, self.feed, self.split.train)
+        with torch.inference_mode():
+            return self.feed.predict(self.gnn, nodes).float().cpu().numpy()
 
     def _logits_of(self, number: int) -> Path:
         return self.folder / f"stage-{number}.npy"
@@ -320,15 +349,17 @@ def _epoch(
     consistency: Consistency | None,
     epoch: int,
     progress: float,
+    reuse: LabelReuse | None,
 ) -> float:
     """One pass over the taught nodes; returns the mean loss on them."""
     gnn.train()
+    nodes = taught.nodes if reuse is None else reuse.hide(gnn, feed, taught.nodes, generator)
     total, count = 0.0, 0
     others: Iterator[Batch | None] = itertools.repeat(None)
     if consistency:
         unlabelled = np.setdiff1d(np.arange(len(taught.labels)), taught.train)
         others = itertools.chain.from_iterable(feed.batches(unlabelled, generator) for _ in itertools.count())
-    for batch, other in zip(feed.batches(taught.nodes, generator), others, strict=False):
+    for batch, other in zip(feed.batches(nodes, generator), others, strict=False):
         optimizer.zero_grad(set_to_none=True)
         loss = taught.loss(batch.logits(gnn), batch.ids)
         total, count = total + float(loss.detach()) * len(batch.ids), count + len(batch.ids)
@@ -353,20 +384,6 @@ def _set_rate(optimizer: torch.optim.Optimizer, config: GNNConfig, epoch: int) -
 def _weight_decay(config: GNNConfig, task: Task) -> float:
     default = WEIGHT_DECAY if task.kind == "multiclass" else 0.0
     return default if config.weight_decay is None else config.weight_decay
-
-
-def _validate(gnn: GNN, feed: Feed, task: Task, labels: np.ndarray, val: np.ndarray) -> tuple[float, float]:
-    """Score and mean loss on the validation nodes; a NaN score counts as the worst."""
-    logits = _predict(gnn, feed, val)
-    score = task.score(logits, labels[val])
-    loss = task.loss(torch.from_numpy(logits), torch.from_numpy(task.targets(labels[val]))).nanmean()
-    return (-math.inf if math.isnan(score) else score), float(loss)
-
-
-def _predict(gnn: GNN, feed: Feed, nodes: np.ndarray) -> np.ndarray:
-    gnn.eval()
-    with torch.inference_mode():
-        return feed.predict(gnn, nodes).float().cpu().numpy()
 
 
 def _check(config: GNNConfig, task: Task) -> None:

@@ -7,7 +7,9 @@ GAMLP, the loss of such a node counts as much as its largest probability says.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 import torch
@@ -17,6 +19,15 @@ from labeldeconv.graph.split import Split
 from labeldeconv.graph.task import Task
 from labeldeconv.propagation.adjacency import Adjacency, propagate
 from labeldeconv.settings.models import SelfTrainingConfig
+
+Loss = Literal["cross-entropy", "log"]
+EPSILON = 1 - math.log(2)  # of Bag of Tricks and RevGAT's code
+
+
+def node_losses(task: Task, logits: Tensor, targets: Tensor, kind: Loss) -> Tensor:
+    """The loss (b,) of every node: its cross entropy l, or log(e + l) - log(e), which is 0 at l = 0 too."""
+    losses = task.loss(logits, targets)
+    return losses if kind == "cross-entropy" else (EPSILON + losses).log() - math.log(EPSILON)
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,6 +65,7 @@ class Supervision:
     labels: np.ndarray
     train: np.ndarray
     soft: SoftLabels | None = None
+    kind: Loss = "cross-entropy"
 
     @property
     def nodes(self) -> np.ndarray:
@@ -64,10 +76,10 @@ class Supervision:
         """Scalar loss of logits (b, c) of the nodes `ids` (b,)."""
         true = self.task.targets(self.labels[ids])
         if self.soft is None:
-            return self.task.loss(logits, torch.from_numpy(true).to(logits.device)).mean()
+            return node_losses(self.task, logits, torch.from_numpy(true).to(logits.device), self.kind).mean()
         gold = np.isin(ids, self.train)
         targets = torch.from_numpy(np.where(gold[:, None], true, self.soft.targets[ids])).to(logits.device)
-        losses = self.task.loss(logits, targets)
+        losses = node_losses(self.task, logits, targets, self.kind)
         if self.soft.confidence is not None:
             counts = np.where(gold, 1.0, self.soft.weight * self.soft.confidence[ids]).astype(np.float32)
             return (losses * torch.from_numpy(counts).to(losses.device)).mean()

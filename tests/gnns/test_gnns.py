@@ -14,6 +14,7 @@ VARIANTS = {
     "gat with edge features": {"edge_dim": 3, "ngnn": 2, "attend_target": False},
     "gat with layer norm": {"norm": "layer", "attention_dropout": 0.2},
     "revgat of four groups": {"groups": 4, "attend_target": True, "norm": "layer", "input_norm": False},
+    "revgat of the leaderboard": {"symmetric_norm": True, "label_inputs": True, "feature_dropout": 0.4},
     "gamlp with jk": {"attention": "jk", "norm": "layer", "label_hops": 2},
     "gamlp without hop mlps": {"hop_layers": 0},
     "sagn with labels": {"label_hops": 3, "mlp_layers": 2},

@@ -96,9 +96,14 @@ class Reference:
         return self.norm(f"{name}.output_norm", self.linear(f"{name}.output", self.prelu(f"{name}.activation", h)))
 
     def attention(self, name, h, pattern, edge_values, heads):
-        """softmax over a row of leaky_relu(a_src W h_s + a_dst W h_t + a_edge e), times W h; NGNN; the residual."""
+        """softmax over a row of leaky_relu(a_src W h_s + a_dst W h_t + a_edge e), times W h; NGNN; the residual.
+
+        With symmetric_norm, W h_s is divided by the root of its degree, and the sum multiplied by that of the target.
+        """
         z = (h @ self.w[f"{name}.lin.weight"].T).reshape(len(h), heads, -1)
-        scores = np.broadcast_to((z * self.w[f"{name}.att_src"]).sum(-1)[None], (len(h), len(h), heads))
+        root = np.sqrt(pattern.sum(0) if self.options.get("symmetric_norm") else np.ones(len(h)))
+        source = z / root[:, None, None]
+        scores = np.broadcast_to((source * self.w[f"{name}.att_src"]).sum(-1)[None], (len(h), len(h), heads))
         if f"{name}.att_dst" in self.w:
             scores = scores + (z * self.w[f"{name}.att_dst"]).sum(-1)[:, None]
         if edge_values is not None:
@@ -106,7 +111,7 @@ class Reference:
             scores = scores + (wide * self.w[f"{name}.att_edge"]).sum(-1)
         scores = np.where(scores > 0, scores, 0.2 * scores)
         alpha = softmax(np.where(pattern[..., None], scores, -np.inf), 1)  # (target, source, head)
-        out = np.einsum("tsh,shw->thw", alpha, z).reshape(len(h), -1)
+        out = np.einsum("tsh,shw->thw", alpha, source).reshape(len(h), -1) * root[:, None]
         for i in range(self.count(f"{name}.ngnn")):
             out = relu(self.linear(f"{name}.ngnn.{i}", out))
         return out + self.linear(f"{name}.skip", h)
@@ -139,7 +144,9 @@ def gat(r, x, adj, edge_values):
     return r.linear("output", h)
 
 
-def revgat(r, x, adj, edge_values):
+def revgat(r, x, adj, edge_values, labels=None):
+    if r.options["label_inputs"]:
+        x = np.concatenate([x, np.zeros((len(x), c)) if labels is None else labels], 1)
     heads, groups = r.options["heads"], r.options["groups"]
     h = r.attention("input", r.norm("input_norm", x), adj > 0, None, heads)
     for b in range(r.count("blocks")):
@@ -207,7 +214,9 @@ def test_forward_is_the_published_formula(variant):
             device = torch.device("cpu")
             dense = np.zeros((n, n, width))
             dense[tuple(adj.edge_index(device).flip(0).numpy())] = adj.edge_values(device).numpy()
-            found, expected = gnn(torch.from_numpy(x), adj), formula(reference, x, adj.dense(), dense)
+            given, more = ((torch.from_numpy(labels),), (labels,)) if gnn.reads_labels else ((), ())
+            found = gnn(torch.from_numpy(x), adj, *given)
+            expected = formula(reference, x, adj.dense(), dense, *more)
         else:
             hops = [np.linalg.matrix_power(adj.dense(), i) @ x for i in range(gnn.hops + 1)]
             rows = torch.from_numpy(np.stack(hops, 1))

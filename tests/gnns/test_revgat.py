@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import torch
 
+from labeldeconv.gnns.attention import degree_roots
 from labeldeconv.gnns.revgat import RevGAT
 from labeldeconv.propagation.adjacency import Adjacency
 from tests.samples import random_edges
@@ -67,6 +68,51 @@ def test_paper_equations_of_a_block():
     second = H2 + block.convs[1](first, edges, None)
     third = H3 + block.convs[2](second, edges, None)
     torch.testing.assert_close(block._forward(H, edges, None), torch.cat([first, second, third], 1))
+
+
+def test_symmetric_norm_keeps_the_blocks_reversible():
+    """Gradients of recomputed blocks are those of stored ones, with roots of degrees around the attention."""
+    torch.manual_seed(0)
+    gnn = RevGAT(d, c, layers=4, hidden=8, heads=2, dropout=0.0, edge_dropout=0.0, symmetric_norm=True).train()
+    x, found = torch.randn(n, d), []
+    for stored in (False, True):
+        gnn.zero_grad()
+        edges = ADJ.edge_index(x.device)
+        roots = degree_roots(edges, n, n)
+        torch.manual_seed(1)
+        if stored:
+            h = gnn._first(x, edges, n, None, roots)
+            for block in gnn.blocks:
+                h = block._forward(h, edges, None, roots)
+            out = gnn._last(h, edges, n, roots)
+        else:
+            out = gnn(x, ADJ)
+        out.square().sum().backward()
+        found.append([out.detach(), *(p.grad.clone() for p in gnn.parameters())])
+    for a, b in zip(*found, strict=True):
+        torch.testing.assert_close(a, b, atol=1e-3, rtol=1e-3)
+
+
+def test_degree_roots_by_hand():
+    """Edges 0 -> 1, 0 -> 2, 1 -> 2; node 3 has none, and counts as one."""
+    left, reached = degree_roots(torch.tensor([[0, 0, 1], [1, 2, 2]]), 4, 4)
+    torch.testing.assert_close(left.squeeze(1), torch.tensor([2**0.5, 1, 1, 1]))
+    torch.testing.assert_close(reached.squeeze(1), torch.tensor([1, 1, 2**0.5, 1]))
+
+
+def test_feature_dropout_is_before_the_norm_and_not_in_psi():
+    """With nothing else random, forward in training differs from pass to pass, psi does not."""
+    torch.manual_seed(0)
+    options = {"dropout": 0.0, "input_dropout": 0.0, "edge_dropout": 0.0, "feature_dropout": 0.4}
+    gnn = RevGAT(d, c, hidden=8, heads=2, **options).train()
+    x = torch.randn(n, d)
+    assert not torch.equal(gnn(x, ADJ), gnn(x, ADJ))
+    torch.testing.assert_close(gnn.psi(x), gnn.psi(x))
+    seen = []
+    gnn.input_norm.register_forward_pre_hook(lambda _, inputs: seen.append(inputs[0]))
+    gnn(x, ADJ)
+    assert 0.25 < float((seen[0] == 0).float().mean()) < 0.55
+    torch.testing.assert_close(seen[0][seen[0] != 0], (x / 0.6)[seen[0] != 0])
 
 
 def test_inference_leaves_its_input_alone():

@@ -33,6 +33,7 @@ CLUSTERS = {**PNE, "gnn.batching": "clusters", "gnn.clusters": 4}
 SAGN = {**PNE, "gnn.name": "sagn"}
 SELF_TRAINING = {**PNE, "gnn.self_training.stages": 2}
 CONSISTENT = {**SAGN, "gnn.consistency.weight": 0.5}
+REUSE = {**PNE, "gnn.name": "revgat", "gnn.options": {"label_inputs": True, "heads": 1}}
 TRAIN, GNN, FIRST = {"train"}, {"gnn"}, {"first gnn"}
 # Setting: (settings of the run, new value, labels of the stages that read it).
 READ = {
@@ -97,6 +98,10 @@ READ = {
     "gnn.consistency.final_threshold": (CONSISTENT, 0.1, GNN),
     "gnn.consistency.teacher_decay": (CONSISTENT, 0.5, GNN),
     "gnn.consistency.warmup_epochs": (CONSISTENT, 1, GNN),
+    "gnn.label_reuse.shown": (REUSE, 0.2, GNN),
+    "gnn.label_reuse.iterations": (REUSE, 0, GNN),
+    "gnn.loss": (PNE, "log", GNN),
+    "gnn.choose": (PNE, "loss", GNN),
     "gnn.adjacency.normalization": (PNE, "row", GNN),
     "gnn.adjacency.self_loops": (PNE, False, GNN),
     "gnn.adjacency.undirected": (PNE, False, GNN),
@@ -241,7 +246,7 @@ def test_what_stands_in_a_key_is_read(graph, tmp_path, monkeypatch):
         return real(self, label, artefact, read)
 
     monkeypatch.setattr(Session, "account", account)
-    for number, base in enumerate((LD, GLEM, GIANT, SAGE, GAS, NEIGHBOURS, CLUSTERS, SELF_TRAINING, CONSISTENT)):
+    for number, base in enumerate((LD, GLEM, GIANT, SAGE, GAS, NEIGHBOURS, CLUSTERS, SELF_TRAINING, CONSISTENT, REUSE)):
         run(graph, tmp_path / f"cache{number}", tmp_path / "run", base)
     from labeldeconv.labels.hops import hops
     from labeldeconv.training.encoder import train

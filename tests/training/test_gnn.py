@@ -100,6 +100,7 @@ RESUMED = {
     "neighbors": ("gcn", {"batching": "neighbors", "fanouts": [3]}),
     "self-training": ("gamlp", {"epochs": 5, "options": {"label_hops": 2}, **SELF}),
     "consistency": ("sagn", SCR),
+    "label reuse": ("revgat", {"options": {"label_inputs": True}, "loss": "log", "choose": "loss"}),
     "rmsprop": ("gcn", {"optimizer": "rmsprop", "schedule": "linear", "warmup_epochs": 3}),
 }
 
@@ -181,6 +182,21 @@ def test_the_best_weights_are_kept(tmp_path):
     rows = [json.loads(line) for line in run.log.read_text().splitlines()]
     assert run.val == max(row["val"] for row in rows)
     assert sorted(p.name for p in tmp_path.iterdir()) == [LOG, "gnn.safetensors"]
+
+
+def test_the_epoch_of_the_lowest_validation_loss(tmp_path):
+    """`choose = "loss"` keeps another epoch than the score does, and its logits have the lowest loss."""
+    wrong = LABELS.copy()
+    wrong[SPLIT.val[::2]] = (wrong[SPLIT.val[::2]] + 1) % c  # where half is wrong, being sure costs
+    by_score, _ = train("gcn", tmp_path / "a", wrong)
+    by_loss, _ = train("gcn", tmp_path / "b", wrong, choose="loss")
+    losses = []
+    for run in (by_score, by_loss):
+        targets = torch.from_numpy(Task("multiclass", c).targets(wrong[SPLIT.val]))
+        losses.append(float(Task("multiclass", c).loss(torch.from_numpy(run.logits[SPLIT.val]), targets).mean()))
+    assert by_score.best_epoch != by_loss.best_epoch
+    assert losses[1] < losses[0]
+    assert by_loss.val <= by_score.val
 
 
 def test_start_of_outputs():

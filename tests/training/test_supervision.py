@@ -23,6 +23,19 @@ def test_loss_is_the_mean_over_the_train_nodes():
     assert float(found) == pytest.approx(-(np.log(0.75) + np.log(0.5)) / 2)
 
 
+def test_log_loss_of_revgats_code():
+    """log(e + l) - log(e) with e = 1 - ln 2: 0 where l = 0, and at l = ln 2 log(1 / e); soft labels have it too."""
+    taught = Supervision(TASK, LABELS, np.array([0, 1]), kind="log")
+    epsilon = 1 - np.log(2)
+    assert float(taught.loss(LOGITS[1:2], np.array([1]))) == pytest.approx(-np.log(epsilon), rel=1e-5)
+    each = np.log(epsilon - np.log([0.75, 0.5])) - np.log(epsilon)
+    assert float(taught.loss(LOGITS[:2], np.array([0, 1]))) == pytest.approx(each.mean(), rel=1e-5)
+    soft = SoftLabels(np.full((4, 2), 0.5, np.float32), np.array([3]), weight=3.0)
+    found = Supervision(TASK, LABELS, np.array([0, 1]), soft, "log").loss(LOGITS[[0, 3]], np.array([0, 3]))
+    other = np.log(epsilon - (np.log(0.2) + np.log(0.8)) / 2) - np.log(epsilon)
+    assert float(found) == pytest.approx(each[0] + 3 * other, rel=1e-5)
+
+
 def test_soft_labels_have_a_mean_of_their_own():
     """Gold: nodes 0 and 1 as above. Node 3 is taught (0.5, 0.5), with weight 3; its true label is not read."""
     soft = SoftLabels(np.full((4, 2), 0.5, np.float32), np.array([3]), weight=3.0)
