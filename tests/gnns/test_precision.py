@@ -117,6 +117,19 @@ class OwnGNN(GNN):
         return convolve(adj, self.linear(x))
 
 
+def test_an_own_gnn_that_convolves_runs_under_autocast():
+    """The linear map gives bfloat16, which the kernel does not know: logits and gradients are near those of float32."""
+    gnn, found = OwnGNN(d, c), []
+    for enabled in (True, False):
+        x = X.clone().requires_grad_()
+        with torch.autocast("cpu", torch.bfloat16, enabled=enabled):
+            out = gnn(x, adjacency())
+        out.float().square().sum().backward()
+        found.append((out.float().detach(), x.grad))
+    for low, full in zip(*found, strict=True):
+        torch.testing.assert_close(low, full, atol=0.1, rtol=0.05)
+
+
 def test_the_default_psi_runs_under_autocast():
     gnn = OwnGNN(d, c)
     with torch.autocast("cpu", torch.bfloat16):

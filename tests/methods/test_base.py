@@ -6,10 +6,14 @@ import numpy as np
 import pytest
 import torch
 
-from labeldeconv import AttributedGraph, Learned, Method, Run, fit, method
+from labeldeconv import GNN, AttributedGraph, Learned, Method, Run, fit, method
+from labeldeconv.encoders.pretrained import load_encoder
 from labeldeconv.errors import ConfigError
 from labeldeconv.methods.base import METHODS, method_named
+from labeldeconv.propagation.adjacency import convolve
+from labeldeconv.runs.directory import RunDirectory
 from labeldeconv.runs.fit import prepare, resolve
+from labeldeconv.settings.models import EncoderConfig
 from labeldeconv.settings.reading import load_config
 from labeldeconv.training.steps import resolved_precision
 
@@ -108,3 +112,57 @@ def test_one_precision_of_its_own_or_of_the_device_is_one_key(graph, tmp_path):
     same = prepare(resolve(load_config(None, {"encoder.name": "tiny"})), graph).training.precision
     second = fit(graph, method="fne", train__precision=same, out=tmp_path / "b", **QUICK)
     assert first.stages == second.stages
+
+
+@pytest.mark.parametrize(
+    ("method", "settings", "trainings"),
+    [
+        ("giant", {"giant__coarsest": 2, "giant__cluster_size": 10}, 3),
+        ("glem", {"glem__rounds": 1, "glem__first": "encoder", "glem__restart": False}, 2),
+        ("fne", {"encoder__adapt": "giant", "giant__coarsest": 2, "giant__cluster_size": 10}, 4),
+    ],
+    ids=["giant", "glem", "adapt"],
+)
+def test_only_adapters_train_through_a_whole_run(graph, tmp_path, method, settings, trainings):
+    """Linear maps of the encoder that a run ends with have moved by a matrix of low rank, and nothing else has."""
+    pytest.importorskip("peft", reason="needs the extra lora")
+    rank = 1
+    settings = {**QUICK, "train__lr": 1e-2, "gnn__epochs": 2, **settings}
+    fit(graph, method=method, out=tmp_path / "run", cache=tmp_path / "cache", encoder__lora_rank=rank, **settings)
+    end = load_encoder(EncoderConfig(name=str(RunDirectory.open(tmp_path / "run").encoder))).state_dict()
+    start = load_encoder(EncoderConfig(name="tiny")).state_dict()
+    assert end.keys() == start.keys()
+    ranks = {k: int(torch.linalg.matrix_rank(end[k] - v, atol=1e-5)) for k, v in start.items() if v.ndim == 2}
+    moved = {k for k, v in start.items() if not torch.equal(v, end[k])}
+    assert moved
+    assert not [k for k in moved if "embeddings" in k or not k.endswith("weight") or start[k].ndim != 2]
+    assert 1 < max(ranks.values()) <= trainings * rank  # more than one training has left its adapter
+
+
+class OneConvolution(GNN):
+    """A GNN of a user that calls the kernel as it is, with no thought of precisions."""
+
+    feed = "graph"
+
+    def __init__(self, in_dim, out_dim, *, layers=1, hidden=0, dropout=0.0):
+        super().__init__(in_dim, out_dim)
+        self.linear = torch.nn.Linear(in_dim, out_dim)
+
+    hops = 1
+
+    def forward(self, x, adj):
+        return self.linear(convolve(adj, x))
+
+
+def test_an_own_gnn_that_convolves_runs_in_bfloat16(graph, tmp_path):
+    """All of LD: both GNNs, and psi, which is forward with I, behind an encoder under autocast."""
+    runs = {
+        precision: fit(
+            graph, method="ld", gnn=OneConvolution, out=tmp_path / precision, cache=tmp_path / "cache",
+            train__precision=precision, **QUICK
+        )
+        for precision in ("bfloat16", "float32")
+    }  # fmt: skip
+    assert np.isfinite(runs["bfloat16"].logits).all()
+    assert not np.array_equal(runs["bfloat16"].features, runs["float32"].features)
+    np.testing.assert_allclose(runs["bfloat16"].features, runs["float32"].features, atol=0.2)
