@@ -82,6 +82,18 @@ def test_another_graph_is_encoded_and_predicted(graph, tmp_path, gnn):
     )
 
 
+@pytest.mark.parametrize(("gnn", "option", "off"), [("sagn", "label_hops", "0"), ("revgat", "label_inputs", "false")])
+def test_labels_that_another_graph_lacks_are_asked_for_by_name(graph, tmp_path, gnn, option, off):
+    """A GNN that reads labels has none of another graph: it says so, and which option is to be off."""
+    settings = {**QUICK, "gnn.options": {option: 1 if off == "0" else True}}
+    model = LabelDeconvolution(encoder="tiny", gnn=gnn, method="pne", settings=settings, out=tmp_path / "run")
+    model.fit(graph)
+    with pytest.raises(
+        ConfigError, match=f"{gnn}: label inputs of another graph are not known; {option} {off} expected"
+    ):
+        model.predict(planted(30, seed=1).graph)
+
+
 def test_save_and_load(graph, tmp_path):
     model = estimator(tmp_path).fit(graph)
     model.save(tmp_path / "saved")

@@ -297,3 +297,6 @@ def test_inductive_training_sees_no_edge_of_another_node(graph):
     config = settings(**SCR)
     with pytest.raises(ConfigError, match="setting 'inductive': GCN with label inputs, consistency or self-training"):
         gnn(X, graph, architecture, config, 0, inductive=True)
+    config = settings(name="revgat", layers=3, options={"label_inputs": True})
+    with pytest.raises(ConfigError, match="setting 'inductive': RevGAT with label inputs"):
+        gnn(X, graph, Architecture.of(config), config, 0, inductive=True)
