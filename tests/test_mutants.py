@@ -1,8 +1,14 @@
 """The mutator of benchmarks/mutants.py: what it changes, and what it leaves alone."""
 
 import ast
+import subprocess
+import sys
 
-from benchmarks.mutants import Mutant, files_for, mutants_of
+import pytest
+
+from benchmarks.mutants import ROOT, Mutant, draw, equivalents, files_for, mutants_of, shares
+
+PACKAGE = ROOT / "labeldeconv"
 
 SOURCE = '''"""Module."""
 import os
@@ -67,6 +73,57 @@ def test_names_follow_the_module_and_the_change():
 
 
 def test_files_for_a_module():
-    assert files_for("gnns/gcn.py") == ["tests/gnns/test_gcn.py", "tests/gnns/test_gnns.py", "tests/test_paper.py"]
+    suites = ["tests/gnns/test_gnns.py", "tests/gnns/test_published.py"]
+    assert files_for("gnns/gcn.py") == ["tests/gnns/test_gcn.py", *suites, "tests/test_paper.py"]
+    assert files_for("methods/glem.py")[:2] == ["tests/methods/test_glem.py", "tests/methods/test_inductive.py"]
     assert files_for("labels/hops.py") == ["tests/labels/test_hops.py", "tests/test_paper.py"]
     assert files_for("propagation/kernel/csr.py")[0] == "tests/propagation/kernel/test_csr.py"
+
+
+def test_every_change_that_is_said_to_mean_nothing_is_still_there():
+    """Rows of the list that no line answers to any more are to be taken out."""
+    listed = equivalents()
+    mutants = {m: mutants_of((PACKAGE / m).read_text(), m) for m in {same.module for same in listed}}
+    stale = [same for same in listed if not any(same.covers(mutant) for mutant in mutants[same.module])]
+    assert stale == []
+    assert all(same.why for same in listed)
+    drawn = draw(sorted(mutants), 0, None)
+    assert not any(same.covers(mutant) for same in listed for mutant in drawn)
+
+
+def test_rooms_take_turns_and_follow_the_seed():
+    rooms = ["labels/pseudo.py", "labels/hops.py"]
+    drawn = draw(rooms, 3, 4)
+    assert [m.module for m in drawn] == rooms * 4
+    assert drawn == draw(rooms, 3, 4)
+    assert drawn != draw(rooms, 4, 4)
+    assert drawn[::2] == draw(rooms[:1], 3, 4)  # the sample of a room does not depend on the others
+
+
+def test_shares_of_rooms():
+    rows = [("labels/a.py:1: 1  ->  2", None), ("labels/b.py:1: 1  ->  2", "tests/t.py::x"), ("gnns/c.py:2: 3", "t")]
+    told = shares([{"mutant": mutant, "killer": killer} for mutant, killer in rows])
+    assert told.splitlines() == [
+        "gnns: 1 of 1 killed (100.0%)",
+        "labels: 1 of 2 killed (50.0%)",
+        "  survived labels/a.py:1: 1  ->  2",
+    ]
+
+
+@pytest.mark.parametrize(("inside", "allowed"), [(True, True), (False, False)])
+@pytest.mark.parametrize("act", ["path.write_text('x')", "path.unlink()", "path.with_suffix('.d').mkdir()"])
+def test_a_mutant_writes_in_its_copy_alone(tmp_path, inside, allowed, act):
+    (tmp_path / "copy").mkdir()
+    path = tmp_path / "copy" / "file" if inside else tmp_path / "file"
+    path.write_text("before")
+    script = f"""
+from pathlib import Path
+from benchmarks.mutants import Workshop
+Workshop.confine(Path({str(tmp_path / "copy")!r}))
+path = Path({str(path)!r})
+assert path.read_text() == "before"
+{act}
+"""
+    done = subprocess.run([sys.executable, "-B", "-c", script], capture_output=True, text=True, cwd=ROOT)
+    assert (done.returncode == 0) == allowed
+    assert allowed or "outside of the copy" in done.stderr
