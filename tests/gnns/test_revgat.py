@@ -122,3 +122,27 @@ def test_inference_leaves_its_input_alone():
         a, b = gnn(x, ADJ), gnn(x, ADJ)
     torch.testing.assert_close(a, b)
     assert np.isfinite(x.numpy()).all()
+
+
+def test_steps_are_the_convolutions_of_forward():
+    """Two groups of two blocks between input and output: six steps, which over whole rows are forward."""
+    torch.manual_seed(0)
+    gnn = RevGAT(d, c, layers=4, hidden=8, heads=2).eval()
+    x = torch.randn(n, d)
+    steps = gnn.steps()
+    assert len(steps) == 1 + 2 * 2 + 1
+    h = x
+    with torch.no_grad():
+        for step in steps:
+            h = step(h, ADJ)
+        torch.testing.assert_close(h, gnn(x, ADJ), atol=1e-5, rtol=1e-4)
+
+
+def test_the_mask_of_dropout_keeps_the_mean():
+    gnn = RevGAT(d, c, layers=3, hidden=8, dropout=0.75)
+    torch.manual_seed(0)
+    mask = gnn.train()._mask(torch.zeros(1000, 40))
+    assert mask.unique().tolist() == [0.0, 4.0]  # 1 / (1 - 0.75)
+    assert mask.mean().item() == pytest.approx(1.0, abs=0.05)
+    assert gnn.eval()._mask(torch.zeros(2, 2)) is None
+    assert RevGAT(d, c, layers=3, hidden=8, dropout=0.0).train()._mask(torch.zeros(2, 2)) is None

@@ -10,12 +10,14 @@ from labeldeconv.data.sets.planted import planted
 from labeldeconv.graph.split import Split
 from labeldeconv.graph.task import Task
 from labeldeconv.labels import gamma as module
-from labeldeconv.labels.gamma import FOLDS, RIDGE, Candidate, Moments, candidates, choose_gamma, gamma, out_of_fold
+from labeldeconv.labels.gamma import Candidate, Moments, candidates, choose_gamma, gamma, out_of_fold
 from labeldeconv.labels.hops import hop_labels, hops
 from labeldeconv.labels.pseudo import pseudo
 from labeldeconv.propagation.adjacency import Adjacency, propagate
 from labeldeconv.propagation.fixed_point import dequantize
 from labeldeconv.settings.models import AdjacencyConfig
+
+FOLDS, RIDGE = 5, 1e-2  # not the module's: what it has must be these
 
 
 def test_candidates_include_wo_ld_and_the_papers_start():
@@ -195,6 +197,8 @@ def test_ridge_by_hand():
     x, y = np.array([[-1.0], [1.0]], dtype=np.float32), np.array([[0.0], [4.0]], dtype=np.float32)
     assert ridge(x, y, np.array([[3.0]]))[0, 0] == pytest.approx(2 + 3 * 4 / 2.02)
     assert ridge(np.ones_like(x), y, np.array([[1.0]]))[0, 0] == pytest.approx(2.0)
+    assert ridge(x / 1000, y, np.array([[0.003]]))[0, 0] == pytest.approx(2 + 3 * 4 / 2.02)  # whatever the unit of x
+    assert Moments.zero(1, 1).ridge()(np.array([[5.0]])).tolist() == [[0.0]]  # no rows: nothing known
 
 
 def choose(truth, features, hops=2):

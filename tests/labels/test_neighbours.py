@@ -221,3 +221,28 @@ def test_adjacency_is_idle_in_keys_of_targets(small_graph):
     assert token(one) == token(other)
     assert token(one) != token(NeighbourTargets(made, 0, Adjacency.identity(6)))
     assert token(one) != token(NeighbourTargets(made, 1, Adjacency.identity(6), 2))
+
+
+def test_a_graph_with_few_edges_shares_by_no_less_than_one():
+    """Four nodes and one edge: fewer than one neighbour each, so the loss is the plain sum; and without any node."""
+    pattern = Adjacency(np.array([0, 1, 2, 2, 2]), np.array([1, 0], np.int32), None, None, symmetric=True)
+    assert NeighbourOutputs(pattern, np.arange(4), 4).share == 1.0
+    empty = Adjacency(np.array([0]), np.empty(0, np.int32), None, None, symmetric=True)
+    assert NeighbourOutputs(empty, np.empty(0, int), 0).share == 1.0
+
+
+def test_a_tree_is_a_function_of_its_seed():
+    x = np.random.default_rng(0).normal(size=(64, 4))
+    np.testing.assert_array_equal(balanced_tree(x, 2), balanced_tree(x, 2, seed=0, steps=8))
+    assert not np.array_equal(balanced_tree(x, 2), balanced_tree(x, 2, seed=1))
+
+
+def test_eight_steps_of_two_means_by_numpy():
+    """The first level from the seeded order: eight times the means of both halves, then the order along them."""
+    x = np.random.default_rng(3).normal(size=(41, 3))
+    order = np.random.default_rng(5).permutation(41)
+    for _ in range(8):
+        order = order[np.argsort(x[order] @ (x[order[20:]].mean(0) - x[order[:20]].mean(0)), kind="stable")]
+    expected = np.zeros(41, int)
+    expected[order[20:]] = 1
+    np.testing.assert_array_equal(balanced_tree(x, 1, seed=5)[0], expected)

@@ -68,3 +68,12 @@ def test_without_predictions_missing_entries_are_the_mean_of_the_others(small_gr
         warnings.simplefilter("ignore", RuntimeWarning)  # the mean of an empty column
         Y = pseudo(None, graph)
     np.testing.assert_allclose(Y.values, [[1, 0], [1, 0], [0, 0], [2 / 3, 0], [2 / 3, 0], [2 / 3, 0]], rtol=1e-6)
+
+
+def test_temperature_is_one_unless_given(small_graph):
+    """softmax of the logits themselves, by numpy."""
+    logits = np.array([[0.0, 2, 1]] * 6)
+    expected = np.exp(logits) / np.exp(logits).sum(1, keepdims=True)
+    made = pseudo_labels(Task("multiclass", 3), small_graph.labels, small_graph.split.train, logits)
+    np.testing.assert_allclose(made[3:], expected[3:], rtol=1e-6)
+    np.testing.assert_array_equal(pseudo(Predicted(logits, "a"), small_graph).values, made)

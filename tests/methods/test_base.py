@@ -6,15 +6,16 @@ import numpy as np
 import pytest
 import torch
 
-from labeldeconv import GNN, AttributedGraph, Learned, Method, Run, fit, method
+from labeldeconv import GNN, AttributedGraph, Cache, Learned, Method, Run, fit, method, session
 from labeldeconv.encoders.pretrained import load_encoder
 from labeldeconv.errors import ConfigError
-from labeldeconv.methods.base import METHODS, method_named
+from labeldeconv.methods.base import METHODS, Work, method_named
 from labeldeconv.propagation.adjacency import convolve
 from labeldeconv.runs.directory import RunDirectory
 from labeldeconv.runs.fit import prepare, resolve
 from labeldeconv.settings.models import EncoderConfig
 from labeldeconv.settings.reading import load_config
+from labeldeconv.training.encoder import LinearHead, PsiHead
 from labeldeconv.training.steps import resolved_precision
 
 QUICK = {"encoder": "tiny", "train__epochs": 1, "gnn__epochs": 5}
@@ -166,3 +167,70 @@ def test_an_own_gnn_that_convolves_runs_in_bfloat16(graph, tmp_path):
     assert np.isfinite(runs["bfloat16"].logits).all()
     assert not np.array_equal(runs["bfloat16"].features, runs["float32"].features)
     np.testing.assert_allclose(runs["bfloat16"].features, runs["float32"].features, atol=0.2)
+
+
+def a_run(graph, **given):
+    words = {"encoder.name": "tiny", "gnn.epochs": 1, "train.epochs": 1}
+    return prepare(resolve(load_config(None, {**words, **{k.replace("__", "."): v for k, v in given.items()}})), graph)
+
+
+def test_words_of_a_run_follow_the_settings(graph, tmp_path):
+    with session(Cache(tmp_path / "cache")):
+        run = a_run(graph, labels__hops=5, train__psi_init="gnn")
+        assert run.hops == 5
+        assert (run.inductive, run.all_labelled) == (False, False)
+        assert isinstance(run.label_head(), LinearHead)
+        head = a_run(graph, train__head="psi").label_head()
+        assert isinstance(head, PsiHead)
+        assert head.start is None
+        assert a_run(graph, train__head="psi", train__psi_init="gnn").label_head().start is not None
+    inside = a_run(graph, setting="inductive")
+    assert (inside.inductive, inside.all_labelled) == (True, True)
+    assert inside.graph.num_nodes == 48
+
+
+def test_gold_nodes_are_told_apart_only_where_their_share_is_set(graph, tmp_path, monkeypatch):
+    """The arguments of the stages behind Run.train and Run.gnn."""
+    from labeldeconv.methods import base
+
+    calls = []
+
+    class Spy:
+        def __init__(self, real):
+            self.real = real
+
+        def called(self, label):
+            return lambda *arguments: calls.append((label, arguments)) or self.real.called(label)(*arguments)
+
+    monkeypatch.setattr(base, "train", Spy(base.train))
+    monkeypatch.setattr(base, "gnn", Spy(base.gnn))
+    from labeldeconv.labels.targets import TrueTargets
+
+    with session(Cache(tmp_path / "cache")):
+        run = a_run(graph, gnn__init="psi", train__head="psi")
+        targets = TrueTargets(graph.train_labels, run.task)
+        plain = run.train(targets, graph.split.train)
+        run.train(targets, graph.split.train, pseudo_weight=0.25, epochs=2, label="weighted")
+        (_, first), (label, second) = calls
+        assert (first[5].epochs, *first[7:9]) == (1, None, None)
+        assert (label, second[5].epochs, second[7]) == ("weighted", 2, 0.25)
+        np.testing.assert_array_equal(np.flatnonzero(second[8]), graph.split.train)
+        calls.clear()
+        X = run.features(plain)
+        run.last_gnn(X, plain)
+        run.first_gnn(X)
+        (_, last), (label, first) = calls
+        assert (last[5], last[6], last[8]) == (False, None, plain)  # the inductive setting, edge features, the start
+        assert (label, first[5], first[8]) == ("first gnn", False, None)
+
+
+def test_what_a_method_is_unless_it_says_otherwise(graph):
+    def plain(run):
+        """Nothing. And more."""
+
+    known = method_named(plain)
+    assert (known.name, known.learn, known.title, known.trained_on, known.nodes) == ("plain", plain, "", "-", "-")
+    assert (known.complexity, known.adapts, known.color, known.needs(None)) == (None, True, 9, None)
+    settings = load_config(None, {"train.epochs": 7})
+    assert known.work(graph, settings, 2) == Work(0, 1, 1)
+    assert known.epochs(settings) == 7

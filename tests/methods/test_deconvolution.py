@@ -10,6 +10,8 @@ from safetensors.torch import load_file
 from labeldeconv import fit
 from labeldeconv.errors import ConfigError
 from labeldeconv.labels.gamma import Candidate
+from labeldeconv.methods.base import METHODS
+from labeldeconv.settings.reading import load_config
 
 QUICK = {"encoder": "tiny", "train__epochs": 1, "gnn__epochs": 5}
 
@@ -150,3 +152,23 @@ def test_algorithm_1_by_hand(graph, tmp_path):
     np.testing.assert_array_equal(last.logits, result.logits)
     assert trained.gamma == result.gamma
     assert torch.isfinite(torch.from_numpy(np.array(last.logits))).all()
+
+
+@pytest.mark.parametrize("method", ["ld", "wo-ld"])
+@pytest.mark.parametrize(("nodes", "count"), [("all", 80), ("train", 48)])
+def test_work_by_hand(graph, method, nodes, count):
+    """Three rounds of two epochs; X_PNE and its GNN come before the first."""
+    settings = load_config(None, {"labels.rounds": 3, "train.epochs": 2, "labels.nodes": nodes})
+    work = METHODS[method].work(graph, settings, 2)
+    assert (work.trained, work.exports, work.gnns) == (3 * 2 * count, 4, 4)
+
+
+def test_without_deconvolution_there_is_one_hop_and_no_gamma_to_choose(graph, tmp_path):
+    result = fit(graph, method="wo-ld", labels__gamma="auto", out=tmp_path / "r", **QUICK)
+    assert "gamma" not in result.seconds
+    assert np.load(tmp_path / "cache" / result.stages["hops"] / "values.npy").shape == (80, 1, 10)
+
+
+def test_gamma_auto_without_validation_nodes(graph, tmp_path):
+    with pytest.raises(ConfigError, match="'auto': validation nodes expected"):
+        fit(graph, method="ld", labels__gamma="auto", setting="inductive", out=tmp_path / "r", **QUICK)

@@ -5,6 +5,7 @@ import pytest
 from safetensors.numpy import load_file
 
 from labeldeconv import fit
+from labeldeconv.methods.base import Run
 from labeldeconv.methods.giant import neighbourhood_nodes, trained_levels
 from labeldeconv.settings.models import GiantConfig
 from labeldeconv.settings.reading import load_config
@@ -83,3 +84,20 @@ def test_methods_that_cannot_be_adapted_are_left_alone(graph, tmp_path):
         adapted = fit(graph, method=method, encoder__adapt="giant", out=tmp_path / f"{method}-b", **GIANT, **QUICK)
         assert list(adapted.seconds) == list(plain.seconds)
         np.testing.assert_array_equal(adapted.logits, plain.logits)
+
+
+@pytest.mark.parametrize("self_loops", [False, True])
+@pytest.mark.parametrize(("most", "nodes"), [(2, [0, 4]), (3, [0, 1, 2, 3, 4])])
+def test_nodes_of_moderate_degree_are_trained_on(small_graph, tmp_path, monkeypatch, self_loops, most, nodes):
+    """A path of five nodes and a lone one, which has only itself: ends have one neighbour, the others two."""
+    given, real = [], Run.train
+
+    def train(self, targets, nodes, **words):
+        given.append((nodes.tolist(), targets.outputs, targets.negatives))
+        return real(self, targets, nodes, **words)
+
+    monkeypatch.setattr(Run, "train", train)
+    words = {"giant__coarsest": 1, "giant__negatives": 2, "labels__adjacency__self_loops": self_loops}
+    fit(small_graph, method="giant", giant__max_degree=most + self_loops, out=tmp_path / "r", **words, **QUICK)
+    # two clusters are no more than two draws; of six nodes two are drawn
+    assert given == [(nodes, 2, None), (nodes, 6, 2)]

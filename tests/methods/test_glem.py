@@ -11,7 +11,11 @@ import torch
 from labeldeconv import LabelDeconvolution, fit, planted
 from labeldeconv.errors import ConfigError
 from labeldeconv.graph.split import Split
+from labeldeconv.methods import glem as module
+from labeldeconv.methods.base import METHODS, Run
 from labeldeconv.methods.glem import choose, label_input
+from labeldeconv.runs.fit import prepare, resolve
+from labeldeconv.settings.reading import load_config
 
 QUICK = {"encoder": "tiny", "train__epochs": 1, "gnn__epochs": 5}
 
@@ -44,8 +48,6 @@ def test_glem_takes_the_best_round_whole(graph, tmp_path, first):
 
 def test_glem_keeps_an_earlier_round_that_is_better(graph, tmp_path, monkeypatch):
     """The second round is made worse than the first: everything must be of the first."""
-    from labeldeconv.methods import glem as module
-
     made = []
 
     def m_step(run, trained, Y, number, real=module._m_step):
@@ -105,12 +107,15 @@ class Held:
     content_key: str = "k"
 
 
-def test_label_input_of_a_multilabel_task_is_a_sigmoid():
+def test_label_input_of_a_multilabel_task_is_a_sigmoid(monkeypatch):
+    monkeypatch.setattr(module, "ROWS", 7)  # 60 nodes in nine blocks
     graph = planted(60, "multilabel", seed=0, num_classes=4).graph
     rng = np.random.default_rng(0)
     held = Held(rng.normal(size=(60, 3)).astype(np.float16), rng.normal(size=(60, 4)).astype(np.float32))
-    made = label_input(held, held, graph, 0.5).values
-    np.testing.assert_allclose(made[:, 3:], 1 / (1 + np.exp(-2 * held.logits)), atol=1e-3)
+    made = label_input(held, held, graph, 0.5)
+    np.testing.assert_array_equal(made.values[:, :3], held.values)
+    np.testing.assert_allclose(made.values[:, 3:], 1 / (1 + np.exp(-2 * held.logits)), atol=1e-3)
+    assert (made.encoder_nodes, made.seconds) == (0, 0.0)  # nothing was encoded for it
 
 
 def test_label_inputs_of_another_graph_are_refused(graph, tmp_path):
@@ -131,9 +136,6 @@ def test_epochs_of_its_own(graph, tmp_path, first):
     if first == "encoder":
         assert own.encoder_nodes_by_stage["train"] == 4 * 48
         assert same.encoder_nodes_by_stage["train"] == 3 * 48
-    from labeldeconv.methods.base import METHODS
-    from labeldeconv.settings.reading import load_config
-
     given = {"glem.first": first, "glem.rounds": 1, "train.epochs": 3, "glem.epochs": 2, "glem.pretrain_epochs": 4}
     config = load_config(None, given)
     told = METHODS["glem"].work(graph, config, 2)
@@ -143,8 +145,6 @@ def test_epochs_of_its_own(graph, tmp_path, first):
 
 def test_smoothing_reaches_gold_alone_in_both_phases(graph, tmp_path, monkeypatch):
     """Targets that the encoder phase gets, by hand: (1 - 0.3) one-hot + 0.3 / c on train nodes, Y elsewhere."""
-    from labeldeconv.methods.base import Run
-
     given, real = {}, Run.train
 
     def train(self, targets, nodes, **words):
@@ -164,9 +164,6 @@ def test_smoothing_reaches_gold_alone_in_both_phases(graph, tmp_path, monkeypatc
 
 
 def test_the_most_confident_are_chosen(graph):
-    from labeldeconv.runs.fit import prepare, resolve
-    from labeldeconv.settings.reading import load_config
-
     given = {"encoder.name": "tiny", "glem.confident": 0.25}
     run = prepare(resolve(load_config(None, given)), graph)
     others = np.flatnonzero(graph.split.roles > 0)
@@ -192,3 +189,72 @@ def test_the_first_token_can_be_pooled(graph, tmp_path):
     with torch.inference_mode():
         hidden = AutoModel.from_pretrained(result.run / "encoder").eval()(input_ids=ids).last_hidden_state[0, 0]
     np.testing.assert_allclose(result.features[5], hidden.numpy(), atol=2e-3)
+
+
+def test_multilabel_nodes_far_from_a_half_are_the_confident_ones():
+    """All predictions say no, ever more surely: the largest entry falls while the distance from 0.5 grows."""
+    graph = planted(60, "multilabel", seed=0, num_classes=4).graph
+    run = prepare(resolve(load_config(None, {"encoder.name": "tiny", "glem.confident": 0.25})), graph)
+    others = np.flatnonzero(graph.split.roles > 0)
+    Y = np.full((60, 4), 0.5, np.float32)
+    Y[others] -= np.linspace(0, 0.4, len(others), dtype=np.float32)[:, None]
+    np.testing.assert_array_equal(choose(run, Held(Y, Y), 1.0), others[-round(0.25 * len(others)) :])
+
+
+@pytest.mark.parametrize(("given", "trained"), [
+    ({}, 3 * 2 * 80),  # 48 train nodes and as many others, of which there are but 32
+    ({"glem.encoder_ratio": 0.25}, 3 * 2 * (48 + 12)),
+    ({"glem.encoder_ratio": 0.25, "glem.first": "encoder", "glem.pretrain_epochs": 4}, 3 * 2 * 60 + 4 * 48),
+    ({"glem.encoder_ratio": 0.25, "glem.first": "encoder", "glem.epochs": 1}, 3 * 60 + 2 * 48),
+])  # fmt: skip
+def test_work_by_hand(graph, given, trained):
+    work = METHODS["glem"].work(graph, load_config(None, {"glem.rounds": 3, "train.epochs": 2, **given}), 2)
+    assert (work.trained, work.exports, work.gnns) == (trained, 4, 4)
+
+
+def told(monkeypatch):
+    """What Run.train and Run.gnn are called with, by the label of the stage; both still do their work."""
+    calls, train, gnn = {}, Run.train, Run.gnn
+
+    def trained(self, targets, nodes, **words):
+        calls[words["label"]] = {**words, "nodes": nodes, "gold": targets.gold}
+        calls[words["label"]]["made"] = train(self, targets, nodes, **words)
+        return calls[words["label"]]["made"]
+
+    def taught(self, X, **words):
+        calls[words["label"]] = words
+        return gnn(self, X, **words)
+
+    monkeypatch.setattr(Run, "train", trained)
+    monkeypatch.setattr(Run, "gnn", taught)
+    return calls
+
+
+def test_what_both_steps_are_given(graph, tmp_path, monkeypatch):
+    """48 train nodes: a quarter as many others for the encoder, half as many for the GNN, 4 times gold."""
+    calls = told(monkeypatch)
+    words = {"encoder_ratio": 0.25, "encoder_weight": 0.3, "gnn_ratio": 0.5, "gnn_weight": 0.8, "restart": False}
+    fit(graph, method="glem", out=tmp_path / "r", **{f"glem__{k}": v for k, v in words.items()}, **QUICK)
+    assert list(calls) == ["train 1", "gnn 1", "train 2", "gnn 2"]
+    for number in (1, 2):
+        nodes = calls[f"train {number}"]["nodes"]
+        assert (np.diff(nodes) > 0).all()
+        assert (len(nodes), set(graph.split.train) <= set(nodes)) == (48 + 12, True)
+        assert calls[f"train {number}"]["pseudo_weight"] == 0.3
+        assert calls[f"train {number}"]["gold"] is None  # nothing to be smoothed
+        given = calls[f"gnn {number}"]["taught"]
+        assert (len(given.ids), given.weight) == (24, pytest.approx(4.0))
+        assert (graph.split.roles[given.ids] > 0).all()
+    assert calls["train 1"]["start"] is None
+    assert calls["train 2"]["start"] is calls["train 1"]["made"]
+
+
+@pytest.mark.parametrize(("weight", "ratio", "expected"), [(1.0, 0.5, 1e6), (0.0, 0.5, None), (0.5, 0.0, None)])
+def test_weights_of_the_m_step_at_its_ends(graph, tmp_path, monkeypatch, weight, ratio, expected):
+    calls = told(monkeypatch)
+    words = {"glem__gnn_weight": weight, "glem__gnn_ratio": ratio, "glem__rounds": 1, "glem__encoder_ratio": 0.0}
+    fit(graph, method="glem", glem__label_smoothing=0.1, out=tmp_path / "r", **words, **QUICK)
+    given = calls["gnn 1"]["taught"]
+    assert given is None if expected is None else given.weight == pytest.approx(expected, rel=1e-3)
+    assert calls["train 1"]["pseudo_weight"] is None  # no pseudo label is among them
+    np.testing.assert_array_equal(calls["train 1"]["gold"], graph.split.train)

@@ -7,6 +7,8 @@ import pytest
 
 from labeldeconv import fit, sweep
 from labeldeconv.errors import ConfigError
+from labeldeconv.methods.base import METHODS
+from labeldeconv.settings.reading import load_config
 
 QUICK = {"encoder": "tiny", "train__epochs": 1, "gnn__epochs": 5}
 
@@ -104,3 +106,26 @@ def test_subgraph_size_table_in_the_form_of_the_paper(graph, tmp_path):
     assert sizes == sorted(sizes, reverse=True)
     found = {(row.varied["joint.batch_nodes"], row.varied["joint.fanout"]): row.subgraph for row in sage.rows}
     assert found[24, 4] > found[6, 4] > found[6, 1]
+
+
+@pytest.mark.parametrize(("method", "given", "expected"), [
+    # ten batches of 5 of 48 train nodes, each with trees of 1 + 2 + 4 nodes, two epochs
+    ("joint-sage", {}, (2 * 10 * 35, 1, 0)),
+    ("joint-sage", {"joint.fanout": 9}, (2 * 10 * 80, 1, 0)),  # 5 * 91, of which the graph has but 80
+    ("joint-sage", {"train.lr": 0.0}, (0, 2, 0)),
+    # 80 nodes and two neighbours encoded anew beside each
+    ("joint-gas", {}, (2 * 80 * 3, 2, 0)),
+    ("joint-gas", {"train.lr": 0.0}, (0, 2, 0)),
+])  # fmt: skip
+def test_work_by_hand(graph, method, given, expected):
+    numbers = {"joint.batch_nodes": 5, "joint.fanout": 2, "joint.epochs": 2, "joint.max_neighbors": 10}
+    for inside, further in (
+        (0, {}),
+        (0, {"setting": "inductive"}),
+        (0, {"joint.gnn_epochs": 1}),
+        (0, {"setting": "inductive", "joint.gnn_epochs": 1, "joint.gnn": "fresh"}),
+        (1, {"setting": "inductive", "joint.gnn_epochs": 1}),  # the GNN alone needs features of what training sees
+    ):
+        work = METHODS[method].work(graph, load_config(None, {**numbers, **given, **further}), 2)
+        assert (work.trained, work.exports - inside, work.gnns) == expected
+    assert METHODS[method].epochs(load_config(None, numbers)) == 2

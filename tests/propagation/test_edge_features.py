@@ -61,7 +61,7 @@ def test_values_in_threads_are_those_of_numpy(monkeypatch):
     edges, values = rng.integers(0, 50, (2, 300)), rng.normal(size=(300, 3)).astype(np.float16)
     adj = Adjacency.from_edges(edges, 50, AdjacencyConfig(self_loops=True))
     expected = adj.with_edge_features(edges, values).edge_values(CPU)
-    for dtype in (np.float32, np.float64):
+    for dtype in (np.float16, np.float32, np.float64):
         given = values.astype(dtype)
         given.flags.writeable = False
         found = adj.with_edge_features(edges, given).edge_values(CPU)

@@ -1,5 +1,7 @@
 """Hop features: propagated out of core into float16, read back as float32 to the bit."""
 
+from itertools import pairwise
+
 import numpy as np
 
 from labeldeconv.propagation.adjacency import Adjacency, propagate
@@ -31,3 +33,21 @@ def test_rows_are_widened_exactly(tmp_path):
     assert read_rows(rows, ids[:0]).shape == (0, 2, 64)
     many = np.tile(ids, 20)  # enough for a second thread
     np.testing.assert_array_equal(read_rows(rows, many), rows[many].astype(np.float32))
+
+
+def test_chunks_of_rows_cover_all_of_them(monkeypatch):
+    """In as many chunks as two threads would have, one after the other."""
+    from labeldeconv.propagation import hop_rows as module
+
+    seen = []
+
+    def run_chunks(work, bounds, alone):
+        seen.append((bounds.tolist(), alone))
+        for lo, hi in pairwise(bounds):
+            work(lo, hi)
+
+    monkeypatch.setattr(module, "run_chunks", run_chunks)
+    rows = np.random.default_rng(0).normal(size=(90, 2, 3)).astype(np.float16)
+    np.testing.assert_array_equal(read_rows(rows, np.arange(90)[::-1]), rows[::-1].astype(np.float32))
+    ((bounds, alone),) = seen
+    assert (bounds[0], bounds[-1], alone) == (0, 90, True)

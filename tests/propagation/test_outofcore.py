@@ -104,3 +104,25 @@ print(out.nbytes / 2**20, peak_memory_mib() - before)
     size, grown = map(float, done.stdout.split())
     assert size > 900
     assert grown < 300
+
+
+def test_scratch_of_rows_is_cut_by_bytes(monkeypatch):
+    """Rows of 40 bytes, 100 bytes at a time: two rows; a row longer than that comes alone; nothing for no rows."""
+    monkeypatch.setattr(outofcore, "ROW_BYTES", 100)
+    assert list(outofcore._row_chunks(np.zeros((5, 10), np.float32))) == [(0, 2), (2, 4), (4, 5)]
+    assert list(outofcore._row_chunks(np.zeros((2, 99), np.float32))) == [(0, 1), (1, 2)]
+    assert list(outofcore._row_chunks(np.zeros((0, 10), np.float32))) == []
+    assert list(outofcore._row_chunks(np.zeros((101, 0), np.float32))) == [(0, 100), (100, 101)]
+
+
+@pytest.mark.parametrize(("dtype", "size"), [(np.float32, 4), (np.uint16, 2)])
+@pytest.mark.parametrize(("block", "lines"), [(1, 1), (2 * 64 * 50 * 2, 2), (2 * 64 * 50 * 3 - 1, 2)])
+def test_blocks_have_whole_lines_of_columns(tmp_path, monkeypatch, dtype, size, block, lines):
+    """Two hops of a block of 50 rows take BLOCK_BYTES at most, but for one line of 64 bytes, which is the least."""
+    monkeypatch.setattr(outofcore, "BLOCK_BYTES", block)
+    out = np.zeros((50, 2, 100), dtype)
+    told = []
+    write_hops(Adjacency.identity(50), np.zeros((50, 100), np.float32), 1, out, tmp_path, told.append)
+    width = 64 // size * lines
+    widths = [min(width, 100 - a) for a in range(0, 100, width)]
+    assert told == [w for w in widths for _ in range(2)]

@@ -52,3 +52,25 @@ def test_low_precision_is_summed_in_float32(types):
     torch.testing.assert_close(out, dense)
     out.sum().backward()
     assert (alpha.grad.dtype, x.grad.dtype) == types
+
+
+@pytest.mark.parametrize(("dtype", "kernels"), [(torch.float32, True), (torch.float64, False)])
+def test_kernels_work_on_every_head_and_every_edge_of_float32(dtype, kernels, monkeypatch):
+    """Bounds of the chunks: heads in both sums, edges in the products; float64 is left to torch."""
+    bounds, real = [], module.run_chunks
+
+    def run_chunks(work, cuts):
+        bounds.append(cuts.tolist())
+        real(work, cuts)
+
+    monkeypatch.setattr(module, "run_chunks", run_chunks)
+    alpha = torch.rand(e, 3, dtype=dtype, requires_grad=True)
+    x = torch.randn(n, 3, 4, dtype=dtype, requires_grad=True)
+    weighted_sum(alpha, x, torch.randint(0, n, (2, e)), n).sum().backward()
+    if not kernels:
+        assert bounds == []
+        return
+    forward, backward, products = bounds
+    assert forward == backward == [0, 1, 2, 3]
+    assert products == sorted(products)
+    assert (products[0], products[-1]) == (0, e)

@@ -42,3 +42,36 @@ def test_transposed_rows_of_a_batch():
     out_indptr, out_indices = transpose_csr(indptr, indices, 5)
     np.testing.assert_array_equal(out_indptr, [0, 1, 2, 2, 2, 3])
     np.testing.assert_array_equal(out_indices, [1, 0, 0])
+
+
+@pytest.mark.parametrize("bits", [30, 31])
+def test_too_many_rows_are_refused(bits, monkeypatch):
+    """Columns are int32: 2^31 rows are one too many. Nothing of that size is made here."""
+    from labeldeconv.propagation.kernel import csr as module
+
+    class Reached(Exception):
+        pass
+
+    def stop(*_):
+        raise Reached
+
+    monkeypatch.setattr(module.np, "linspace", stop)
+    none = np.empty(0, np.int64)
+    with pytest.raises(Reached):
+        build_csr(none, none, (1 << bits) - 1)
+    if bits == 31:
+        with pytest.raises(ValueError, match=r"at most 2\^31 - 1 rows expected, got 2147483648"):
+            build_csr(none, none, 1 << 31)
+
+
+@pytest.mark.parametrize("bucket", [1, 64, 1 << 16])
+@pytest.mark.parametrize("diagonal", [False, True])
+def test_any_size_of_buckets_gives_the_same(bucket, diagonal, monkeypatch):
+    from labeldeconv.propagation.kernel import csr as module
+
+    monkeypatch.setattr(module, "BUCKET", bucket)
+    rows, cols = np.random.default_rng(2).integers(0, 300, (2, 900))
+    indptr, indices = build_csr(rows, cols, 300, both_ways=True, diagonal=diagonal)
+    expected = dense_pattern(rows, cols, 300, True, diagonal)
+    np.testing.assert_array_equal(np.diff(indptr), expected.sum(1))
+    np.testing.assert_array_equal(indices, np.nonzero(expected)[1])
