@@ -6,7 +6,7 @@ from torch import nn
 
 from labeldeconv.errors import ConfigError
 from labeldeconv.gnns.base import GNNS, Psi
-from labeldeconv.gnns.norms import make_norm, mlp_norm
+from labeldeconv.gnns.norms import RunningNorm, SmallBatchNorm, make_norm, mlp_norm
 
 d, c = 5, 3
 
@@ -56,3 +56,31 @@ def test_norm_names():
     assert mlp_norm("none") == {"norm": None}
     with pytest.raises(ConfigError, match="did you mean 'layer'"):
         make_norm("layr", 3)
+
+
+@pytest.mark.parametrize(("momentum", "step"), [(0.25, 0.25), (None, 0.1)])
+def test_moving_averages_by_hand(momentum, step):
+    """From mean 0 and variance 1: both take a step towards the batch, the variance around the old mean, then serve."""
+    norm = RunningNorm(1, momentum=momentum).train()
+    x = torch.tensor([[2.0], [4.0]])
+    out = norm(x)
+    mean, var = step * 3.0, (1 - step) + step * 10.0
+    assert norm.running_mean.item() == pytest.approx(mean)
+    assert norm.running_var.item() == pytest.approx(var)
+    torch.testing.assert_close(out, (x - mean) / (var + 1e-5) ** 0.5)
+    norm.eval()(x)
+    assert norm.running_mean.item() == pytest.approx(mean)  # moved in training alone
+
+
+def test_a_batch_of_one_takes_the_moving_averages():
+    norm = SmallBatchNorm(1).train()
+    norm(torch.tensor([[2.0], [4.0]]))  # mean 0.3, variance 0.9 + 0.1 * 2
+    torch.testing.assert_close(norm(torch.tensor([[5.0]])), torch.tensor([[4.7 / (1.1 + 1e-5) ** 0.5]]))
+    torch.testing.assert_close(norm(torch.tensor([[1.0], [3.0]])), torch.tensor([[-1.0], [1.0]]), atol=1e-4, rtol=0)
+
+
+def test_mlp_norms_by_name():
+    assert mlp_norm("batch") == {"norm": "batch_norm"}
+    assert mlp_norm("layer")["norm"] == "layer_norm"
+    with pytest.raises(ConfigError, match="unknown"):
+        mlp_norm("bach")

@@ -312,3 +312,24 @@ class PredictedLogits:
 
     logits: np.ndarray
     content_key: str
+
+
+def test_every_row_of_a_map_is_given_back(tmp_path, monkeypatch):
+    """Rows of X are read twice, those of K once; what is written or filtered is given back where it was."""
+    monkeypatch.setattr(module, "ROWS", 7)
+    given: dict[tuple[int, ...], list[tuple[int, int]]] = {}
+    monkeypatch.setattr(module, "release", lambda x, lo, hi: given.setdefault(x.shape, []).append((lo, hi)))
+    rng = np.random.default_rng(1)
+    X, K = rng.normal(size=(20, 4)).astype(np.float32), rng.random((20, 3, 7)).astype(np.float32)
+    made = out_of_fold(X, K, 5, tmp_path)
+    blocks = [(0, 7), (7, 14), (14, 20)]
+    assert given == {(20, 4): blocks * 2, (20, 3, 7): blocks, (20, 32): blocks}
+    given.clear()
+    nodes = np.array([3, 1, 19, 4, 5, 6, 7, 8])
+    filtered = module.Filtered.of(Adjacency.identity(20), made, nodes, 3, 7, tmp_path)
+    assert given == {(8, 32): [(0, 7), (7, 8)] * 3, (20, 32): [(0, 20)]}
+    given.clear()
+    rows = filtered.rows(2, 5)
+    assert given == {(8, 32): [(2, 5)] * 3}
+    whole = np.concatenate(list(made.parts), axis=1)[:, :21].reshape(20, 3, 7)
+    np.testing.assert_allclose(rows, np.repeat(whole[nodes[2:5], None], 3, axis=1), atol=1e-7)  # A-hat is I

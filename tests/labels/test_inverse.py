@@ -185,3 +185,15 @@ def test_a_row_does_not_depend_on_its_batch():
     whole = module(np.arange(n))
     for i in range(n):
         assert torch.equal(module(np.array([i]))[0], whole[i])
+
+
+def test_alpha_is_one_unless_given():
+    """Y(gamma) alone: the mean of the hops at the start, whose rows are distributions already."""
+    K = np.random.default_rng(0).dirichlet(np.ones(3), (5, 2)).astype(np.float32)
+    ids = np.arange(5)
+    made = InverseLabels(K)(ids).detach()
+    np.testing.assert_allclose(made, K.mean(1) / K.mean(1).sum(1, keepdims=True), rtol=1e-5)
+    logits = torch.zeros(5, 3)
+    logits[:, 0] = 1.0
+    expected = -(made * logits.log_softmax(1)).sum(1).mean()
+    torch.testing.assert_close(InverseLabelLoss(K)(logits, ids).detach(), expected)

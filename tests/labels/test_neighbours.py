@@ -246,3 +246,12 @@ def test_eight_steps_of_two_means_by_numpy():
     expected = np.zeros(41, int)
     expected[order[20:]] = 1
     np.testing.assert_array_equal(balanced_tree(x, 1, seed=5)[0], expected)
+
+
+def test_every_row_of_pifa_is_given_back(tmp_path, monkeypatch):
+    monkeypatch.setattr(module, "ROWS", 4)
+    given: dict[tuple[int, ...], list[tuple[int, int]]] = {}
+    monkeypatch.setattr(module, "release", lambda x, lo, hi: given.setdefault(x.shape, []).append((lo, hi)))
+    texts = Texts.from_strings(["red fox", "brown dog", "red dog", "fox", "dog", "the end"])
+    pifa_features(texts, Adjacency.from_edges(np.array([[0, 1], [2, 3]]), 6), None, tmp_path)
+    assert given == {(6, 2, 128): [(0, 4), (4, 6)], (6, 128): [(0, 4), (4, 6)]}

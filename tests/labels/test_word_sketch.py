@@ -100,3 +100,30 @@ def test_no_matrix_of_texts_by_words_is_held(monkeypatch):
         peaks.append(tracemalloc.get_traced_memory()[1])
         tracemalloc.stop()
     assert peaks[1] < 1.1 * peaks[0]
+
+
+def splitmix64(number, seed):
+    """By Python's own whole numbers, which know no 64 bits (Steele, Lea and Flood 2014)."""
+    z = (number * 0x9E3779B97F4A7C15 + seed * 0xD1342543DE82EF95 + 1) % 2**64
+    z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9 % 2**64
+    z = (z ^ (z >> 27)) * 0x94D049BB133111EB % 2**64
+    return z ^ (z >> 31)
+
+
+@pytest.mark.parametrize("seed", [0, 7])
+def test_places_and_signs_of_columns_by_hand(seed):
+    """Column j adds to place p of four, in the p-th quarter of the sketch, with the sign of the lowest bit."""
+    expected = np.zeros((30, 20))
+    for j in range(30):
+        for p in range(4):
+            bits = splitmix64(4 * j + p, seed)
+            expected[j, 5 * p + (bits >> 1) % 5] += (1 - 2 * (bits & 1)) / 2
+    eye = np.eye(30, dtype=np.float32)
+    parts = [csr_matrix(eye[:, :12]), csr_matrix(eye[:, 12:])]
+    np.testing.assert_allclose(project(parts, 20, seed), expected, atol=1e-7)
+    if seed == 0:
+        np.testing.assert_array_equal(project(parts, 20), project(parts, 20, 0))
+        one, other = np.empty((2, 10, 8), np.float32)
+        write_sketches(TEXTS, PUBLISHED, one)
+        write_sketches(TEXTS, PUBLISHED, other, 0)
+        np.testing.assert_array_equal(one, other)

@@ -96,3 +96,40 @@ def test_rows_without_entries():
     assert (starts.tolist(), columns.tolist(), taken) == ([0, 0], [], None)
     sources, places = number(columns, np.array([1]), 2)
     assert (sources.tolist(), places.tolist()) == ([1], [])
+
+
+GOLDEN, BITS = 0x9E3779B97F4A7C15, 2**64
+
+
+def mixed(z):
+    """splitmix64's output function by Python's own whole numbers."""
+    z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9 % BITS
+    z = (z ^ (z >> 27)) * 0x94D049BB133111EB % BITS
+    return z ^ (z >> 31)
+
+
+def test_random_numbers_are_those_of_splitmix64():
+    """The first numbers that its authors' code gives from the state 0."""
+    published = [0xE220A8397B1DCDAF, 0x6E789E6AA1B965F4, 0x06C45D188009454F]
+    for k, value in enumerate(published, 1):
+        assert mixed(k * GOLDEN % BITS) == value
+        assert int(module._mixed(np.uint64(k * GOLDEN % BITS))) == value
+
+
+@pytest.mark.parametrize("fanout", [1, 3, 60])
+def test_draws_are_those_of_floyds_algorithm(fanout):
+    """Row by row in Python: the upper half of a number times the size; the last one where it was taken already."""
+    targets, key = np.array([7, 0, 401, 33]), 12345
+    starts, columns, entries = draw(INDPTR, INDICES, targets, fanout, key, np.arange(len(INDICES)))
+    for i, row in enumerate(targets.tolist()):
+        first, degree = int(INDPTR[row]), int(INDPTR[row + 1] - INDPTR[row])
+        count = min(degree, fanout)
+        expected = list(range(degree)) if count == degree else []
+        state = mixed((key + (i + 1) * GOLDEN) % BITS)
+        for last in range(degree - count, degree) if count < degree else ():
+            state = (state + GOLDEN) % BITS
+            chosen = (mixed(state) >> 32) * (last + 1) >> 32
+            expected.append(last if chosen in expected else chosen)
+        found = entries[starts[i] : starts[i + 1]]
+        assert (found - first).tolist() == expected
+        np.testing.assert_array_equal(columns[starts[i] : starts[i + 1]], INDICES[found])
