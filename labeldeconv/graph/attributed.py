@@ -7,7 +7,7 @@ A folder written by `AttributedGraph.save` holds only open formats: `graph.json`
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -15,20 +15,26 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from labeldeconv.errors import ConfigError, DataError
+from labeldeconv.graph.npy import open_npy
 from labeldeconv.graph.split import ROLES, Split
 from labeldeconv.graph.texts import Texts
+from labeldeconv.graph.validation import NAMED, AttributeKind, check_graph, oddities, structure_problems
 from labeldeconv.stages.keys import array_key, digest, token
 
 if TYPE_CHECKING:
     from torch_geometric.data import Data
 
 TaskKind = Literal["multiclass", "multilabel"]
-AttributeKind = Literal["text", "sequence", "record"]
 FORMAT = 1
 FILES = (
     "texts.bin", "text_offsets.npy", "edges.npy", "labels.npy", "split.npy", "features.npy", "edge_features.npy",
     "ids.npy", "ids.bin", "id_offsets.npy",
 )  # fmt: skip
+PART_FILES = {
+    "texts": "texts.bin and text_offsets.npy", "edges": "edges.npy", "labels": "labels.npy", "split": "split.npy",
+    "features": "features.npy", "edge_features": "edge_features.npy", "ids": "ids.npy, or ids.bin and id_offsets.npy",
+    "class_names": "graph.json, class_names", "attributes": "graph.json, attributes",
+}  # fmt: skip
 PARTS = ("texts", "edges", "labels", "split", "class_names", "features", "edge_features", "ids", "attributes")
 
 
@@ -64,27 +70,9 @@ class AttributedGraph:
     _keys: dict[str, Any] = field(default_factory=dict, init=False, repr=False)
 
     def __post_init__(self) -> None:
-        n, wrong = len(self.texts), []
-        if self.edges.ndim != 2 or self.edges.shape[0] != 2:
-            wrong.append(f"edges: shape (2, e) expected, got {self.edges.shape}")
-        elif self.edges.size and not (0 <= self.edges.min() and self.edges.max() < n):
-            wrong.append(f"edges: node numbers 0..{n - 1} expected, got {self.edges.min()}..{self.edges.max()}")
-        if self.labels.shape != ((n,) if self.task == "multiclass" else (n, self.num_classes)):
-            wrong.append(f"labels: ({n},) or ({n}, {self.num_classes}) expected, got {self.labels.shape}")
-        elif self.labels.size and not (-1 <= self.labels.min() and self.labels.max() < max(self.num_classes, 2)):
-            wrong.append(f"labels: values {self.labels.min()}..{self.labels.max()} for {self.num_classes} classes")
-        for what, array, rows in (
-            ("split", self.split.roles, n),
-            ("features", self.features, n),
-            ("edge_features", self.edge_features, self.num_edges),
-            ("ids", self.ids, n),
-        ):
-            if array is not None and len(array) != rows:
-                wrong.append(f"{what}: {rows} rows expected, got {len(array)}")
-        if not wrong and self.task == "multiclass" and (self.labels[self.split.roles == 0] < 0).any():
-            wrong.append(f"split: {int((self.labels[self.split.roles == 0] < 0).sum())} train nodes have no label")
-        if wrong:
+        if wrong := structure_problems(self):
             raise DataError(f"graph '{self.name}' does not fit together:", wrong)
+        n = len(self.texts)
         index = np.int32 if n < 2**31 else np.int64
         object.__setattr__(self, "edges", np.ascontiguousarray(self.edges, dtype=index))
         label_type = np.int32 if self.task == "multiclass" else np.int8
@@ -214,37 +202,58 @@ class AttributedGraph:
         temporary.replace(folder / "graph.json")
 
     @classmethod
-    def load(cls, folder: str | Path) -> AttributedGraph:
-        """Open a folder written by `save`, memory-mapped."""
+    def load(cls, folder: str | Path, trusted: bool = False) -> AttributedGraph:
+        """Open a folder written by `save`, memory-mapped.
+
+        Every value is checked, since anybody may have written the files; a `trusted` folder, such as a stage of the
+        cache, was checked when it was made.
+        """
         folder = Path(folder)
-        try:
-            card = json.loads((folder / "graph.json").read_text(encoding="utf-8"))
-        except FileNotFoundError:
-            raise DataError(f"{folder}: no graph.json; not a folder written by AttributedGraph.save") from None
-        if card.get("format") != FORMAT:
-            raise DataError(f"{folder / 'graph.json'}: format {FORMAT} expected, got {card.get('format')}")
+        card = _read_card(folder / "graph.json")
 
         def array(name: str) -> np.ndarray | None:
             path = folder / f"{name}.npy"
-            return np.load(path, mmap_mode="r") if path.exists() else None
+            return open_npy(path) if path.exists() else None
 
         edges, labels, roles = array("edges"), array("labels"), array("split")
         if edges is None or labels is None or roles is None:
             raise DataError(f"{folder}: edges.npy, labels.npy and split.npy expected beside graph.json")
-        graph = cls(
-            texts=Texts.load(folder, "text"),
-            edges=edges,
-            labels=labels,
-            split=Split(np.asarray(roles)),
-            class_names=card["class_names"],
-            features=array("features"),
-            edge_features=array("edge_features"),
-            ids=Texts.load(folder, "id") if (folder / "ids.bin").exists() else array("ids"),
-            attributes=card["attributes"],
-            name=card["name"],
-        )
+        try:
+            graph = cls(
+                texts=Texts.load(folder, "text"),
+                edges=edges,
+                labels=labels,
+                split=Split(np.asarray(roles)),
+                class_names=card["class_names"],
+                features=array("features"),
+                edge_features=array("edge_features"),
+                ids=Texts.load(folder, "id") if (folder / "ids.bin").exists() else array("ids"),
+                attributes=card["attributes"],
+                name=card["name"],
+            )
+        except DataError as error:
+            if not error.problems:
+                raise
+            parts = (problem.partition(":") for problem in error.problems)
+            wrong = [f"{PART_FILES.get(part, part)}:{rest}" for part, _, rest in parts]
+            raise DataError(f"{folder}: {len(wrong)} wrong", wrong) from None
         object.__setattr__(graph, "home", folder)
+        if not trusted:
+            graph.check(str(folder))
+            _check_card(card, graph, folder)
         return graph
+
+    def check(self, where: str | None = None) -> None:
+        """Read every value and refuse, with a `DataError`, what cannot be used (graph/validation.py)."""
+        check_graph(self, where or f"graph '{self.name}'", self._files)
+
+    def oddities(self) -> list[str]:
+        """What is odd about it, as warnings."""
+        return oddities(self, self._files)
+
+    @property
+    def _files(self) -> Mapping[str, str]:
+        return {} if self.home is None else PART_FILES
 
     def to_pyg(self, x: np.ndarray | None = None) -> Data:
         """A PyG `Data` with x (n, d) (given features unless passed), edge_index, y and the three masks."""
@@ -284,16 +293,15 @@ class AttributedGraph:
             raise DataError("from_pyg: no texts; pass texts=[...] or set data.text")
         if data.y is None:
             raise DataError("from_pyg: data.y is missing")
-        y = np.asarray(data.y)
-        y = np.nan_to_num(y.reshape(-1) if y.ndim == 2 and y.shape[1] == 1 else y, nan=-1).astype(np.int64)
-        classes = y.shape[1] if y.ndim == 2 else int(y.max()) + 1
+        y = _whole_labels(np.asarray(data.y))
+        classes = y.shape[1] if y.ndim == 2 else int(y.max(initial=-1)) + 1
         masks = [getattr(data, f"{role}_mask", None) for role in ROLES]
         split = (
             Split.from_ids(len(y), *(np.flatnonzero(np.asarray(m)) for m in masks))
             if all(m is not None for m in masks)
             else Split.stratified(y, seed)
         )
-        return cls(
+        graph = cls(
             texts=texts if isinstance(texts, Texts) else Texts.from_strings(texts),
             edges=np.asarray(data.edge_index),
             labels=y,
@@ -303,6 +311,8 @@ class AttributedGraph:
             edge_features=None if data.edge_attr is None else np.asarray(data.edge_attr),
             name=name,
         )
+        graph.check("from_pyg")
+        return graph
 
 
 def edges_among(edges: np.ndarray, nodes: np.ndarray, num_nodes: int) -> tuple[np.ndarray, np.ndarray]:
@@ -317,3 +327,53 @@ def edges_among(edges: np.ndarray, nodes: np.ndarray, num_nodes: int) -> tuple[n
 def _rows(chosen: np.ndarray, labels: np.ndarray) -> np.ndarray:
     """A choice of nodes (n,) that goes with labels (n,) or (n, c)."""
     return chosen if labels.ndim == 1 else chosen[:, None]
+
+
+def _whole_labels(y: np.ndarray) -> np.ndarray:
+    """y (n,), (n, 1) or (n, c) of PyG as int64, -1 where it is negative or NaN; fractions are refused."""
+    y = y.reshape(-1) if y.ndim == 2 and y.shape[1] == 1 else y
+    if y.ndim not in (1, 2) or y.dtype.kind not in "fiub":
+        raise DataError(f"from_pyg: data.y: class numbers (n,) or 0 and 1 (n, c) expected, got {y.dtype} {y.shape}")
+    if y.dtype.kind == "f":
+        y = np.where(np.isnan(y), -1, y)
+        rows = np.argwhere((y != np.trunc(y)) | np.isinf(y))
+        if len(rows):
+            first = ", ".join(f"node {row[0]}: {y[tuple(row)]}" for row in rows[:NAMED])
+            raise DataError(f"from_pyg: data.y: whole numbers expected, got {len(rows)} others: {first}")
+    return y.astype(np.int64)
+
+
+def _read_card(path: Path) -> dict[str, Any]:
+    """graph.json, with the fields that a graph needs."""
+    try:
+        card = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise DataError(f"{path.parent}: no graph.json; not a folder written by AttributedGraph.save") from None
+    except OSError as error:
+        raise DataError(f"{path}: cannot be read: {error.strerror}") from None
+    except (ValueError, RecursionError) as error:
+        raise DataError(f"{path}: not valid JSON: {error}") from None
+    if not isinstance(card, dict):
+        raise DataError(f"{path}: a JSON object expected, got {type(card).__name__}")
+    if card.get("format") != FORMAT:
+        raise DataError(f"{path}: format {FORMAT} expected, got {card.get('format')}")
+    names = card.get("class_names")
+    wrong = [
+        f"{name}: a text expected, got {card.get(name)!r}"
+        for name in ("name", "attributes")
+        if not isinstance(card.get(name), str)
+    ]
+    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+        wrong.append(f"class_names: a list of texts expected, got {str(names)[:40]}")
+    if wrong:
+        raise DataError(f"{path}: {len(wrong)} wrong", wrong)
+    return card
+
+
+def _check_card(card: Mapping[str, Any], graph: AttributedGraph, folder: Path) -> None:
+    """What graph.json says must be what the arrays hold: a file of another graph is noticed."""
+    held = {"task": graph.task, "nodes": graph.num_nodes, "edges": graph.num_edges}
+    different = {name: value for name, value in held.items() if card.get(name) != value}
+    wrong = [f"graph.json, {k}: {v} expected, as in the arrays, got {card.get(k)}" for k, v in different.items()]
+    if wrong:
+        raise DataError(f"{folder}: {len(wrong)} wrong", wrong)

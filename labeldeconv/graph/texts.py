@@ -8,6 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from labeldeconv.errors import DataError
+from labeldeconv.graph.npy import open_npy
 from labeldeconv.stages.keys import array_key
 
 
@@ -74,6 +76,9 @@ class Texts(Sequence[str]):
     def load(cls, folder: Path, what: str) -> Texts:
         """Open what `save` wrote, memory-mapped."""
         path = folder / f"{what}s.bin"
-        empty = path.stat().st_size == 0  # an empty file cannot be mapped
-        buffer = np.empty(0, np.uint8) if empty else np.memmap(path, dtype=np.uint8, mode="r")
-        return cls(buffer, np.load(folder / f"{what}_offsets.npy", mmap_mode="r"))
+        try:
+            empty = path.stat().st_size == 0  # an empty file cannot be mapped
+            buffer = np.empty(0, np.uint8) if empty else np.memmap(path, dtype=np.uint8, mode="r")
+        except (OSError, ValueError) as error:
+            raise DataError(f"{path}: cannot be read: {getattr(error, 'strerror', None) or error}") from None
+        return cls(buffer, open_npy(folder / f"{what}_offsets.npy"))

@@ -24,6 +24,7 @@ import torch
 from labeldeconv.errors import DataError
 from labeldeconv.graph.attributed import FILES as GRAPH_FILES
 from labeldeconv.graph.attributed import AttributedGraph
+from labeldeconv.graph.npy import open_npy
 from labeldeconv.graph.task import Task
 from labeldeconv.labels.inverse import InverseLabels
 from labeldeconv.methods.base import Learned
@@ -31,7 +32,6 @@ from labeldeconv.settings.models import Config
 from labeldeconv.settings.reading import parse_config
 from labeldeconv.stages.cache import Broken, check_files
 from labeldeconv.stages.files import checksum, files_in, flush_folder, share, write_json, write_text
-from labeldeconv.stages.stage import open_array
 
 FORMAT = 2
 RESULT = "result.json"
@@ -225,12 +225,12 @@ class RunDirectory:
     @cached_property
     def features(self) -> np.ndarray:
         """X of the method (n, d), memory-mapped."""
-        return open_array(self.path / "features.npy")
+        return open_npy(self.path / "features.npy")
 
     @cached_property
     def logits(self) -> np.ndarray:
         """Predictions of the GNN (n, c) before softmax or sigmoid, memory-mapped."""
-        return open_array(self.path / "logits.npy")
+        return open_npy(self.path / "logits.npy")
 
     @property
     def pseudo_labels(self) -> np.ndarray | None:
@@ -292,7 +292,7 @@ class RunDirectory:
 
     def _array(self, name: str) -> np.ndarray | None:
         path = self._path(name)
-        return None if path is None else open_array(path)
+        return None if path is None else open_npy(path)
 
     def _lines(self, name: str) -> list[dict[str, Any]]:
         path = self._path(name)

@@ -251,6 +251,8 @@ def open_graph(settings: Config, graph: AttributedGraph | None = None) -> Attrib
         graph = loaded.graph
         for warning in loaded.warnings:
             logger.warning("warning: %s", warning)
+    else:
+        graph.check()
     return graph.resplit(settings.split, settings.data_seed)
 
 

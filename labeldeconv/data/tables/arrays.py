@@ -10,10 +10,13 @@ from string import Formatter
 
 import numpy as np
 
-from labeldeconv.data.findings import EXAMPLES, Findings
+from labeldeconv.data.findings import Findings
 from labeldeconv.data.tables.rows import Table
 from labeldeconv.data.tables.scan import TableFile, literal, quoted
+from labeldeconv.errors import DataError
+from labeldeconv.graph.npy import open_npy
 from labeldeconv.graph.texts import Texts
+from labeldeconv.graph.validation import infinite_cells
 
 TEXT_ROWS = 1 << 16  # strings alive in Python at a time
 EDGE_ROWS = 1 << 24  # joined edges held twice at a time
@@ -113,21 +116,22 @@ def read_numbers(table: Table, columns: list[str]) -> np.ndarray | None:
 def read_features_file(path: Path, nodes: Table, findings: Findings) -> np.ndarray | None:
     """Features (n, d) float32 from a .npy file, memory-mapped; None, and told, if they do not fit the nodes."""
     try:
-        array = np.load(path, mmap_mode="r", allow_pickle=False)
-    except (OSError, ValueError) as error:
-        findings.error(f"{path.name}: cannot be read: {error}")
+        array = open_npy(path)
+    except DataError as error:
+        findings.error(str(error).replace(str(path), path.name, 1))
         return None
     if array.ndim != 2 or len(array) != nodes.rows or array.dtype.kind not in "fiub":
         got = f"{array.dtype} {array.shape}"
         findings.error(f"{path.name}: numbers of shape ({nodes.rows}, d) expected, one row per node, got {got}")
         return None
-    bad = [
-        start + np.flatnonzero(~np.isfinite(array[start : start + TEXT_ROWS]).all(1))
-        for start in range(0, nodes.rows, TEXT_ROWS)
-    ]
-    if len(rows := np.concatenate(bad)):
-        first = ", ".join(f"row {row + 1}" for row in rows[:EXAMPLES])
-        findings.error(f"{path.name}: {len(rows)} rows hold values that are not finite numbers: {first}")
+    count, cells = infinite_cells(array)
+    if count:
+        first = ", ".join(f"row {row + 1}, column {column + 1}" for row, column in cells)
+        dots = ", ..." if count > len(cells) else ""
+        findings.error(
+            f"{path.name}: {count} rows hold values that are not finite numbers within float32: {first}{dots}"
+        )
+        return None
     return array if array.dtype == np.float32 else array.astype(np.float32)
 
 

@@ -14,6 +14,7 @@ import numpy as np
 from labeldeconv.data.findings import EXAMPLES, Findings, shown
 from labeldeconv.data.tables.rows import Table
 from labeldeconv.graph.split import ROLES, Split
+from labeldeconv.graph.validation import absent_from_train
 
 
 def check_ids(nodes: Table, column: str, findings: Findings) -> None:
@@ -102,15 +103,5 @@ def check_split(split: Split, labels: np.ndarray, class_names: list[str], where:
     for role in ROLES:
         if not len(split.ids(role)):
             findings.error(f"{where}: no labelled '{role}' nodes; train, val and test all need some")
-    present = [_present(labels[split.ids(role)], len(class_names)) for role in ROLES]
-    absent = np.flatnonzero((present[1] | present[2]) & ~present[0])
-    if len(absent) and len(split.train):
-        names = shown([class_names[k] for k in absent])
-        findings.warn(f"{where}: {len(absent)} classes of val or test are absent from train: {names}")
-
-
-def _present(labels: np.ndarray, num_classes: int) -> np.ndarray:
-    """Which classes (c,) occur in labels (m,) or (m, c)."""
-    if labels.ndim == 2:
-        return np.any(labels > 0, axis=0)
-    return np.bincount(labels[labels >= 0], minlength=num_classes) > 0
+    if missing := absent_from_train(split, labels, class_names):
+        findings.warn(f"{where}: {missing}")

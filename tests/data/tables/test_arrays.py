@@ -86,7 +86,10 @@ def test_features_file(tmp_path):
     x = np.ones((6, 2))
     x[3, 1] = np.nan
     np.save(tmp_path / "x.npy", x)
-    assert "x.npy: 1 rows hold values that are not finite numbers: row 4" in problems(tmp_path)[0]
+    assert "not finite numbers within float32: row 4, column 2" in problems(tmp_path)[0]
+    x[3, 1] = 1e300  # finite in float64, infinite in the float32 that features are computed with
+    np.save(tmp_path / "x.npy", x)
+    assert "not finite numbers within float32: row 4, column 2" in problems(tmp_path)[0]
 
 
 def test_bad_features(tmp_path):

@@ -5,6 +5,8 @@ Files are read through duckdb, not through ogb's Dataset classes, which need an 
 
 from __future__ import annotations
 
+import zipfile
+import zlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -21,6 +23,7 @@ from labeldeconv.errors import DataError
 from labeldeconv.graph.attributed import AttributedGraph
 from labeldeconv.graph.split import Split
 from labeldeconv.graph.texts import Texts
+from labeldeconv.graph.validation import infinite_cells
 
 PARTS = ("train", "valid", "test")
 SPLIT_FILE = "split.npz"  # the three parts in one file, for those who have them so
@@ -98,7 +101,12 @@ def _labels(spec: OgbSpec, path: Path) -> np.ndarray:
         labels = matrix(columns, np.int8)
     else:
         columns = read_columns(path, {"label": "FLOAT"})  # some releases write 4.0, and nan where unlabelled
-        labels = np.nan_to_num(columns["label"], nan=-1).astype(np.int32)
+        values = np.nan_to_num(columns["label"], nan=-1, posinf=0.5, neginf=0.5)
+        broken = np.flatnonzero(values != np.trunc(values))
+        if len(broken):
+            got = columns["label"][broken[0]]
+            raise DataError(f"{path}, line {broken[0] + 1}: a class number or nan expected, got {got}")
+        labels = np.clip(values, -(2**30), 2**30).astype(np.int32)
     top = 1 if spec.task == "multilabel" else spec.num_classes - 1
     wrong = np.flatnonzero(
         (labels.reshape(len(labels), -1) > top).any(1) | (labels.reshape(len(labels), -1) < -1).any(1)
@@ -134,10 +142,7 @@ def _edges(path: Path, n: int) -> np.ndarray:
 
 def _split(files: Mapping[str, Path], n: int) -> Split:
     if "split" in files:
-        with np.load(files["split"], allow_pickle=False) as held:
-            if absent := [part for part in PARTS if part not in held]:
-                raise DataError(f"{files['split']}: no array {shown(absent)}; train, valid and test expected")
-            parts = [np.asarray(held[part], dtype=np.int64) for part in PARTS]
+        parts = _split_file(files["split"])
     else:
         parts = [read_columns(files[part], {"node": "BIGINT"})["node"] for part in PARTS]
     for part, ids in zip(PARTS, parts, strict=True):
@@ -146,6 +151,23 @@ def _split(files: Mapping[str, Path], n: int) -> Split:
         if len(wrong):
             raise DataError(f"{path}, line {wrong[0] + 1}: node numbers 0..{n - 1} expected, got {ids[wrong[0]]}")
     return Split.from_ids(n, *parts)
+
+
+def _split_file(path: Path) -> list[np.ndarray]:
+    """Node numbers (m,) of train, valid and test from an .npz file."""
+    try:
+        with np.load(path, allow_pickle=False) as held:
+            if absent := [part for part in PARTS if part not in held]:
+                raise DataError(f"{path}: no array {shown(absent)}; train, valid and test expected")
+            parts = [held[part] for part in PARTS]
+    except (OSError, ValueError, EOFError, AttributeError, TypeError, zipfile.BadZipFile, zlib.error) as error:
+        raise DataError(
+            f"{path}: not a readable .npz file: {str(error).splitlines()[0] if str(error) else error!r}"
+        ) from None
+    for part, ids in zip(PARTS, parts, strict=True):
+        if ids.ndim != 1 or ids.dtype.kind not in "iu":
+            raise DataError(f"{path}, array '{part}': node numbers (m,) expected, got {ids.dtype} {ids.shape}")
+    return [ids.astype(np.int64) for ids in parts]
 
 
 def _texts(spec: OgbSpec, files: Mapping[str, Path], ids: Texts, findings: Findings) -> Texts:
@@ -171,4 +193,9 @@ def _class_names(spec: OgbSpec, files: Mapping[str, Path], findings: Findings) -
 
 
 def _numbers(path: Path, width: int, rows: int) -> np.ndarray:
-    return matrix(read_columns(path, {f"{i}": "FLOAT" for i in range(width)}, rows=rows), np.float32)
+    found = matrix(read_columns(path, {f"{i}": "FLOAT" for i in range(width)}, rows=rows), np.float32)
+    count, cells = infinite_cells(found)
+    if count:
+        first = ", ".join(f"line {row + 1}, column {column + 1}: {found[row, column]}" for row, column in cells)
+        raise DataError(f"{path}: finite numbers expected; {count:,} lines hold others: {first}")
+    return found
