@@ -8,18 +8,50 @@ of your own nothing is printed until it asks, as always: logging.basicConfig(lev
 from __future__ import annotations
 
 import logging
+import re
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from typing import Protocol
+from typing import Any, Protocol
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, ProgressColumn, Task, TaskProgressColumn, TextColumn, TimeRemainingColumn
+from rich.segment import Segment
 from rich.text import Text
 
+# What a terminal would obey or that would turn lines around: control characters but tab and line feed, both signs of
+# a CSI (\x1b, \x9b), Unicode's line ends and its changes of direction; and halves of characters, which no file takes.
+_OBEYED = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+
+
+def printable(text: str) -> str:
+    r"""A text of unknown origin as it may go to a terminal: what would be obeyed is shown, such as \x1b."""
+    return _OBEYED.sub(lambda found: found[0].encode("unicode_escape").decode("ascii"), text)
+
+
+class PlainConsole(Console):
+    """A console that shows texts and obeys none: no markup, no emoji codes, no escapes but those of its own styles.
+
+    Ids, texts, class names and paths are others' and may hold anything; styles are given as `Text` or `style=`.
+    """
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(markup=False, emoji=False, highlight=False, **options)
+
+    def render_str(self, text: str, **options: Any) -> Text:
+        """A text without any meaning but itself."""
+        return super().render_str(printable(text), **{**options, "markup": False, "emoji": False})
+
+    def _render_buffer(self, buffer: Iterable[Segment]) -> str:
+        """The last step before the terminal: whatever came in as `Text` is made printable here."""
+        return super()._render_buffer(
+            segment if segment.control else Segment(printable(segment.text), segment.style) for segment in buffer
+        )
+
+
 logger = logging.getLogger("labeldeconv")
-console = Console(stderr=True)
+console = PlainConsole(stderr=True)
 _wanted = {"bars": True}
 _said: set[str] = set()
 EVERY = 30.0  # seconds between lines of progress off a terminal
@@ -34,7 +66,7 @@ class _Lines(logging.Handler):
             console.print(Text(record.getMessage(), style=style), soft_wrap=True)
         else:
             moment = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(record.created))
-            sys.stderr.write(f"{moment} {record.getMessage()}\n")
+            sys.stderr.write(f"{moment} {printable(record.getMessage())}\n")
             sys.stderr.flush()
 
 
@@ -100,12 +132,12 @@ def bar(label: str, total: float, unit: str = "nodes", done: float = 0) -> Itera
         yield _Reporter(label, total, unit, done)
         return
     columns = (
-        TextColumn("{task.description:<10}"),
+        TextColumn("{task.description:<10}", markup=False),
         BarColumn(bar_width=24),
         TaskProgressColumn(),
         _Speed(unit),
         TimeRemainingColumn(),
-        TextColumn("{task.fields[note]}", style="dim"),
+        TextColumn("{task.fields[note]}", style="dim", markup=False),
     )
     with Progress(*columns, console=console, transient=True) as progress:
         task = progress.add_task(label, total=total, completed=done, note="", tokens=0)  # type: ignore[arg-type]

@@ -136,3 +136,51 @@ def test_said_once(caplog):
         progress.say_once("this")
         progress.say_once("that", logging.INFO)
     assert [(r.levelname, r.getMessage()) for r in caplog.records] == [("WARNING", "this"), ("INFO", "that")]
+
+
+HOSTILE = "a[/] [red]b[/red] :smile: \x1b[2J\x9b31m\x07\u202e\ud800 c"
+
+
+def test_what_a_terminal_would_obey_is_shown():
+    from labeldeconv.progress import printable
+
+    assert printable(HOSTILE) == "a[/] [red]b[/red] :smile: \\x1b[2J\\x9b31m\\x07\\u202e\\ud800 c"
+    assert printable("plain\ttext\nand 日本 🙂") == "plain\ttext\nand 日本 🙂"
+
+
+def test_a_console_obeys_neither_markup_nor_escapes():
+    import io
+
+    from rich.table import Table
+    from rich.text import Text
+
+    from labeldeconv.progress import PlainConsole
+
+    out = io.StringIO()
+    shown = PlainConsole(file=out, width=200, force_terminal=True, color_system="truecolor")
+    table = Table(title=HOSTILE)
+    table.add_column(HOSTILE)
+    table.add_row(HOSTILE)
+    table.add_row(Text(HOSTILE))
+    shown.print(table)
+    shown.print(HOSTILE, Text(HOSTILE, style="red"))
+    text = out.getvalue()
+    assert text.count("[red]b[/red] :smile: \\x1b[2J\\x9b31m") == 6
+    assert not [c for c in ("\x1b[2J", "\x9b", "\x07", "\u202e", "\ud800") if c in text]
+    assert "\x1b[31m" in text  # its own styles it obeys
+
+
+def test_the_log_and_the_bars_show_escapes(capsys, monkeypatch):
+    from labeldeconv.progress import console, logger, show
+
+    show()
+    logger.warning("%s", HOSTILE)
+    err = capsys.readouterr().err
+    assert "\\x1b[2J" in err
+    assert "\x1b" not in err
+    monkeypatch.setattr("labeldeconv.progress._draws_bars", lambda: True)
+    from labeldeconv.progress import bar
+
+    with console.capture() as caught, bar(HOSTILE, 3) as advance:
+        advance(1, HOSTILE)
+    assert "\x1b[2J" not in caught.get()

@@ -191,7 +191,7 @@ def _plain(result: Analysis, name: str, out: Path | None, as_json: bool) -> bool
 
         written = write_analysis(result, out, name)
         if not as_json:
-            console.print("written: " + ", ".join(map(str, written)), soft_wrap=True, highlight=False)
+            console.print("written: " + ", ".join(map(str, written)), soft_wrap=True)
     if as_json:
         print_json(result.to_dict())
     return as_json
@@ -230,7 +230,7 @@ def _print_bias(b: Bias) -> None:
     before = {k: v for k, v in b.before.__dict__.items() if k not in ("verdict", "can_help") and v is not None}
     before |= {k: ", ".join(f"{g:.3f}" for g in before[k]) for k in ("gamma", "gamma_free")}
     print_tree(f"{b.data}, before training", before)
-    console.print(b.before.verdict, highlight=False)
+    console.print(b.before.verdict)
     if b.after:
         console.print()
         print_table(
@@ -241,4 +241,4 @@ def _print_bias(b: Bias) -> None:
         if b.after.differences:
             rows = [[f"{d.a} - {d.b}", d.setting, 100 * d.points, d.seeds, d.p_value] for d in b.after.differences]
             print_table("differences", ["methods", "setting", "points", "seeds", "p"], rows, left=2)
-        console.print(b.after.verdict, highlight=False)
+        console.print(b.after.verdict)

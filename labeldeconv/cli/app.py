@@ -14,6 +14,7 @@ os.environ.setdefault("KMP_BLOCKTIME", "0")
 import typer
 from rich.markup import escape
 from rich.table import Table
+from rich.text import Text
 
 from labeldeconv.cli.analyze import analyze
 from labeldeconv.cli.doctor import doctor
@@ -42,7 +43,7 @@ from labeldeconv.cli.terminal import (
     settings_of,
 )
 from labeldeconv.errors import DataError, LabelDeconvError
-from labeldeconv.progress import show
+from labeldeconv.progress import printable, show
 from labeldeconv.settings.models import Config
 from labeldeconv.settings.reading import label_settings, parse_vary
 
@@ -226,7 +227,7 @@ def inspect(
     print_tree(card["name"], {k: v for k, v in card.items() if k != "name" and v is not None})
     print_tree(f"estimate for {settings.method} with {settings.encoder.name} and {settings.gnn.name}", cost)
     for warning in warnings:
-        console.print(f"[yellow]warning[/] {warning}", highlight=False, soft_wrap=True)
+        console.print(Text.assemble(("warning", "yellow"), " ", printable(warning)), soft_wrap=True)
 
 
 @app.command()
@@ -237,7 +238,7 @@ def export(
     """Write features and predictions of a run with the node ids."""
     from labeldeconv.runs.export import export_run
 
-    console.print(str(export_run(run, out)), soft_wrap=True, highlight=False)
+    console.print(str(export_run(run, out)), soft_wrap=True)
 
 
 @app.command()
@@ -255,7 +256,7 @@ def report(
         typer.launch(written.path.resolve().as_uri())
     if as_json:
         return print_json(written.to_dict())
-    console.print(f"report: {written.path} ({written.bytes / 1e6:.1f} MB)", soft_wrap=True, highlight=False)
+    console.print(f"report: {written.path} ({written.bytes / 1e6:.1f} MB)", soft_wrap=True)
 
 
 @app.command()
@@ -326,7 +327,7 @@ def _dry_run(settings: Config, as_json: bool) -> None:
     cost = estimate(open_graph(settings), settings)
     if as_json:
         return print_json({"settings": settings.model_dump(), "estimate": cost})
-    console.print(settings.to_toml(), highlight=False, markup=False)
+    console.print(settings.to_toml())
     print_tree("estimate", cost)
 
 
@@ -336,7 +337,7 @@ def main() -> None:
     try:
         app()
     except LabelDeconvError as error:
-        sys.stderr.write(f"error: {error}\n")
+        sys.stderr.write(f"error: {printable(str(error))}\n")
         sys.exit(1)
     except KeyboardInterrupt:
         sys.stderr.write("interrupted; the same command goes on from the last checkpoint\n")

@@ -29,7 +29,7 @@ def list_stages(as_json: AsJson = False) -> None:
     rows = [[k.stage, k.key[:12], _size(k.bytes), f"{k.days:.1f}", "\n".join(k.used_by)] for k in kept]
     heads = ["stage", "key", "size", "days", "used by"]
     print_table(str(opened.root), heads, rows, left=2, folds=["used by"])
-    console.print(f"{len(kept)} stages, {_size(sum(k.bytes for k in kept))}", highlight=False)
+    console.print(f"{len(kept)} stages, {_size(sum(k.bytes for k in kept))}")
 
 
 @cache.command()
@@ -41,9 +41,9 @@ def verify(as_json: AsJson = False) -> None:
         print_json({"stages": len(opened.stages()), "broken": [{**_plain(k), "why": why} for k, why in wrong]})
     else:
         for kept, why in wrong:
-            console.print(f"{kept.path}: {why}", soft_wrap=True, highlight=False, markup=False)
+            console.print(f"{kept.path}: {why}", soft_wrap=True)
         told = "; the next run that needs one computes it again" if wrong else ""
-        console.print(f"{len(opened.stages())} stages, {len(wrong)} broken{told}", highlight=False)
+        console.print(f"{len(opened.stages())} stages, {len(wrong)} broken{told}")
     if wrong:
         raise typer.Exit(1)
 
@@ -63,7 +63,7 @@ def prune(
     gone = _cache().prune(older, None if keep is None else _bytes(keep), run)
     if as_json:
         return print_json({"deleted": [_plain(k) for k in gone]})
-    console.print(f"{len(gone)} stages deleted, {_size(sum(k.bytes for k in gone))}", highlight=False)
+    console.print(f"{len(gone)} stages deleted, {_size(sum(k.bytes for k in gone))}")
 
 
 def _cache() -> Cache:

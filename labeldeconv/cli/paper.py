@@ -232,7 +232,7 @@ def paper(
         for words in exhibit.miniature:
             if words not in done:  # several exhibits read one comparison
                 done.add(words)
-                console.print(f"\n$ labeldeconv {' '.join(_filled(words, out))}", markup=False, soft_wrap=True)
+                console.print(f"\n$ labeldeconv {' '.join(_filled(words, out))}", soft_wrap=True)
                 group.main([*_filled(words, out)], prog_name="labeldeconv", standalone_mode=False)
         told.append([exhibit.name, exhibit.place, f"{time.monotonic() - start:.1f}"])
     print_table("made in miniature", ["name", "in the paper", "seconds"], told, left=2, folds=["in the paper"])

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import json
+import math
 import os
+import re
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
-from rich.console import Console, Group
+from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
 from labeldeconv import __version__
-from labeldeconv.progress import show
+from labeldeconv.progress import PlainConsole, printable, show
 from labeldeconv.settings.models import Config
 from labeldeconv.settings.reading import load_config, parse_set
 
@@ -23,7 +25,7 @@ if TYPE_CHECKING:
     from labeldeconv.runs.compare import Comparison
 
 # As wide as the terminal, or as COLUMNS says; a file or a pipe has room for every column.
-console = Console(width=None if sys.stdout.isatty() or "COLUMNS" in os.environ else 120)
+console = PlainConsole(width=None if sys.stdout.isatty() or "COLUMNS" in os.environ else 120)
 
 Data = Annotated[str, typer.Argument(help="A folder of tables, a saved graph, or a name from `labeldeconv list`.")]
 Hops = Annotated[str | None, typer.Option(help="N of the inverse labels, or auto.")]
@@ -72,7 +74,18 @@ def part_of(data: str, max_nodes: int | None) -> str:
 
 def print_json(value: Any) -> None:
     """One JSON object on stdout."""
-    sys.stdout.write(json.dumps(value, ensure_ascii=False, default=str) + "\n")
+    text = json.dumps(_without_nan(value), ensure_ascii=False, default=str, allow_nan=False)
+    # JSON escapes the first control characters; the others, and halves of characters, stay what they are as \uXXXX.
+    sys.stdout.write(re.sub("[\x7f-\x9f\u2028\u2029\ud800-\udfff]", lambda c: f"\\u{ord(c[0]):04x}", text) + "\n")
+
+
+def _without_nan(value: Any) -> Any:
+    """A value in which every number that JSON has no word for, NaN or infinite, is None."""
+    if isinstance(value, dict):
+        return {str(key) if not isinstance(key, str) else key: _without_nan(held) for key, held in value.items()}
+    if isinstance(value, list | tuple):
+        return [_without_nan(held) for held in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def print_tree(title: str, values: dict[str, Any]) -> None:
@@ -103,12 +116,12 @@ def print_table(
     for i, column in enumerate(columns):
         table.add_column(column, justify="left" if i < left else "right", no_wrap=column not in folds)
     for row in rows:
-        table.add_row(*map(_cell, row))  # texts of nodes are untrusted: no markup in them
+        table.add_row(*map(_cell, row))
     console.print(table)
 
 
 def _cell(value: Any) -> Text:
-    return Text("" if value is None else f"{value:.4g}" if isinstance(value, float) else str(value))
+    return Text("" if value is None else f"{value:.4g}" if isinstance(value, float) else printable(str(value)))
 
 
 def comparison_table(result: Comparison) -> Group:
@@ -129,4 +142,5 @@ def comparison_table(result: Comparison) -> Group:
     for row in result.rows:
         cells = result.cells(row)
         table.add_row(*(cells[i] for i in shown))
-    return Group(Text(result.title if several else ", ".join([result.title, *gnns]), style="italic"), table)
+    title = printable(result.title if several else ", ".join([result.title, *gnns]))
+    return Group(Text(title, style="italic"), table)

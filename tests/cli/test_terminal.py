@@ -4,6 +4,7 @@ import io
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
 from rich.console import Console
 
 from labeldeconv.cli.terminal import comparison_table, print_table
@@ -26,3 +27,17 @@ def test_no_cell_of_a_comparison_is_cut_on_80_columns():
     assert "…" not in told
     assert "revgat" in told
     assert all(word in told for word in ("12345.6", "11111", "10.3", "1024", "155555", "0.375", "18.75", "8.84"))
+
+
+def test_json_has_no_nan_and_no_control_characters(capsys):
+    import json
+
+    from labeldeconv.cli.terminal import print_json
+
+    print_json({"a": float("nan"), "b": [1.5, float("inf")], "c": {1: (float("-inf"),)}, "d": "\x1b\x9b\x7f\ud800é"})
+    text = capsys.readouterr().out
+    assert json.loads(text, parse_constant=pytest.fail) == {
+        "a": None, "b": [1.5, None], "c": {"1": [None]}, "d": "\x1b\x9b\x7f\ud800é",
+    }  # fmt: skip
+    assert not [c for c in "\x1b\x9b\x7f\ud800" if c in text]
+    assert "é" in text
