@@ -68,5 +68,9 @@ def imported(setting: str, path: str) -> Any:
     module, _, name = path.partition(":")
     try:
         return getattr(importlib.import_module(module), name)
-    except (ImportError, AttributeError, ValueError) as error:
-        raise ConfigError(f"{setting} '{path}': cannot be imported: {error}") from error
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # a module may fail in any way, sys.exit() included
+        why = (str(error) or "").splitlines()[:1] or [""]
+        kind = "" if isinstance(error, ImportError | AttributeError) else f"{type(error).__name__}: "
+        raise ConfigError(f"{setting} '{path}': cannot be imported: {kind}{why[0]}") from error

@@ -61,7 +61,7 @@ def similarity(
     run: Run,
     pairs: Annotated[int, typer.Option(min=1, help="Pairs of nodes in the matrices.")] = 3,
     threshold: Annotated[float, typer.Option(min=0, max=1, help="Least text similarity of a pair.")] = 0.6,
-    seed: Annotated[int, typer.Option(help="Of the draw of pairs.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="Of the draw of pairs.")] = 0,
     out: Folder = None,
     as_json: AsJson = False,
 ) -> None:

@@ -42,7 +42,7 @@ from labeldeconv.cli.terminal import (
     print_tree,
     settings_of,
 )
-from labeldeconv.errors import DataError, LabelDeconvError
+from labeldeconv.errors import ConfigError, DataError, LabelDeconvError
 from labeldeconv.progress import printable, show
 from labeldeconv.settings.models import Config
 from labeldeconv.settings.reading import label_settings, parse_vary
@@ -153,7 +153,8 @@ def compare(
         return _dry_run(settings, as_json)
     from labeldeconv.runs.compare import compare_config
 
-    result = compare_config(settings, _methods(methods), _names(gnns or settings.gnn.name), seeds, out)
+    chosen = _methods(methods), _names("gnns", gnns or settings.gnn.name)
+    result = compare_config(settings, *chosen, seeds, out)
     if as_json:
         return print_json(result.to_dict())
     _print_comparison(result)
@@ -181,7 +182,7 @@ def sweep(
     from labeldeconv.runs.compare import compare_config
 
     grid = dict(parse_vary(text) for text in vary)
-    chosen = _methods(methods or settings.method), _names(gnns or settings.gnn.name)
+    chosen = _methods(methods or settings.method), _names("gnns", gnns or settings.gnn.name)
     result = compare_config(settings, *chosen, seeds, out, vary=grid)
     return print_json(result.to_dict()) if as_json else _print_comparison(result)
 
@@ -309,12 +310,15 @@ def _print_comparison(result: Comparison) -> None:
     console.print(f"run directory: {result.run}", soft_wrap=True)
 
 
-def _names(text: str) -> list[str]:
-    return [name.strip() for name in text.split(",") if name.strip()]
+def _names(option: str, text: str) -> list[str]:
+    names = [name.strip() for name in text.split(",") if name.strip()]
+    if not names:
+        raise ConfigError(f"--{option} {text}: at least one name expected, several separated by commas")
+    return names
 
 
 def _methods(text: str) -> list[str] | Literal["all"]:
-    return "all" if text == "all" else _names(text)
+    return "all" if text == "all" else _names("methods", text)
 
 
 def _dry_run(settings: Config, as_json: bool) -> None:

@@ -120,7 +120,7 @@ def folder_source(folder: Path, seed: int = 0) -> Source | None:
 def suggestions(name: str) -> dict[str, Any]:
     """The settings, by dotted names, that the data set of a name suggests: none for folders. No data are read."""
     whole, sign, most = name.rpartition("#")
-    found = _parse(whole if sign and most.isdigit() else name)
+    found = _parse(whole if sign and is_count(most) else name)
     return {} if found is None else dict(found[0].suggests)
 
 
@@ -140,8 +140,13 @@ def _parse(name: str) -> tuple[Dataset, str, str] | None:
     return found, argument, place
 
 
+def is_count(text: str) -> bool:
+    """Whether a text is a number of nodes or the like: up to 18 ASCII digits, since '²' is a digit to Python too."""
+    return text.isascii() and text.isdigit() and len(text) <= 18
+
+
 def _is_module(name: str) -> bool:
     try:
         return all(part.isidentifier() for part in name.split(".")) and importlib.util.find_spec(name) is not None
-    except (ImportError, ValueError):
+    except Exception:  # finding a submodule imports its package, which may fail in any way
         return False

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from labeldeconv.data.catalog import DATASETS, folder_source, named_source
+from labeldeconv.data.catalog import DATASETS, folder_source, is_count, named_source
 from labeldeconv.data.findings import Loaded
 from labeldeconv.data.origin import Source
 from labeldeconv.data.part import connected_part
@@ -66,7 +66,7 @@ def open_data(name: str, seed: int = 0) -> Loaded:
     NAME#N takes a connected part of at most N nodes. `seed` chooses the part, and makes a split where there is none.
     """
     whole, sign, most = name.rpartition("#")
-    if not sign or not most.isdigit():
+    if not sign or not is_count(most):
         return _open_whole(name, seed)
     loaded = _open_whole(whole, seed)
     if int(most) >= loaded.graph.num_nodes:
@@ -76,10 +76,19 @@ def open_data(name: str, seed: int = 0) -> Loaded:
 
 
 def _open_whole(name: str, seed: int) -> Loaded:
+    try:
+        return _open_named(name, seed)
+    except OSError as error:  # a name that is too long, a loop of links, no right to look
+        if isinstance(error.filename, str) and not error.filename.startswith(name):
+            raise
+        raise DataError(f"data '{name[:200]}': cannot be read: {error.strerror}") from None
+
+
+def _open_named(name: str, seed: int) -> Loaded:
     source = named_source(name, seed)
     if source is None:
         folder = Path(name)
-        if (folder / "graph.json").exists():
+        if (folder / "graph.json").is_file():
             saved = AttributedGraph.load(folder)
             return Loaded(saved, saved.oddities())
         of_file = folder_source(folder, seed) if folder.is_file() else None

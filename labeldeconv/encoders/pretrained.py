@@ -50,7 +50,7 @@ def load_encoder(config: EncoderConfig) -> Encoder:
     if name in _OWN:
         return _OWN[name](config)
     if ":" in name and "=" not in name and not folder.exists():
-        return imported("encoder.name", name)(config)
+        return _made(name, config)
     if "=" in name or (folder / COLUMNS).is_file():
         return load_columns(config, load_encoder)
     if name.startswith("unirep-") or (folder / WEIGHTS).is_file():
@@ -58,6 +58,20 @@ def load_encoder(config: EncoderConfig) -> Encoder:
     model, tokenizer = open_pretrained(config)
     kind = ProteinEncoder if reads_residues(tokenizer) else TextEncoder
     return kind(model, tokenizer, config)
+
+
+def _made(name: str, config: EncoderConfig) -> Encoder:
+    """The encoder that 'package.module:Name' makes."""
+    make = imported("encoder.name", name)
+    try:
+        made = make(config)
+    except TypeError as error:
+        raise ConfigError(
+            f"encoder.name '{name}': a class or function of one EncoderConfig expected: {error}"
+        ) from error
+    if not isinstance(made, Encoder):
+        raise ConfigError(f"encoder.name '{name}': an Encoder expected, got {type(made).__name__}")
+    return made
 
 
 @dataclass(frozen=True)

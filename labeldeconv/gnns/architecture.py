@@ -11,12 +11,14 @@ from typing import Any
 import torch
 from torch import nn
 
-from labeldeconv.errors import ConfigError, nearest
+from labeldeconv.errors import ConfigError, LabelDeconvError, nearest
 from labeldeconv.gnns.adapter import adapted, maker_key
 from labeldeconv.gnns.base import GNN, GNNS
+from labeldeconv.gnns.norms import make_norm
 from labeldeconv.settings.models import GNNConfig
 from labeldeconv.stages.keys import digest
 
+MOST = 10_000  # of any whole number among the options: heads, hops, layers
 COMMON = ("layers", "hidden", "dropout")  # options that every GNN has
 
 
@@ -40,10 +42,14 @@ class Architecture:
     def of(cls, config: GNNConfig, module: Any = None) -> Architecture:
         """The architecture that the settings ask for; `module`, a class or an object, takes the place of the name."""
         kind = GNNS.named(config.name) if module is None else module
+        if not callable(kind):
+            what = f"a class, a function or a module of torch expected, got {type(kind).__name__}"
+            raise ConfigError(f"gnn.name '{config.name}': {what}")
         known = gnn_options(kind)
         for option in config.options:
             if option not in known:
                 raise ConfigError(f"gnn.options.{option}: {config.name} has no such option; {nearest(option, known)}")
+        _check_options(config, kind, known)
         common = {name: getattr(config, name) for name in COMMON}
         return cls(config.name, kind, common, {**known, **config.options})
 
@@ -56,8 +62,15 @@ class Architecture:
     @cached_property
     def _sample(self) -> GNN:
         """One of it, to ask; the random state is left as it was."""
-        with torch.random.fork_rng():
-            return self.build(self.in_dim or 2, 2)
+        try:
+            with torch.random.fork_rng():
+                return self.build(self.in_dim or 2, 2)
+        except LabelDeconvError:
+            raise
+        except Exception as error:  # whatever a GNN says to options that it cannot be built with
+            held = ", ".join(f"{name} {value}" for name, value in {**self.common, **self.options}.items())
+            why = (str(error) or type(error).__name__).splitlines()[0]
+            raise ConfigError(f"gnn '{self.name}' cannot be built: {why}; its options: {held}") from error
 
     @property
     def in_dim(self) -> int | None:
@@ -97,3 +110,21 @@ def gnn_options(kind: Any) -> dict[str, Any]:
     parameters = inspect.signature(kind).parameters.values()
     keyword = [p for p in parameters if p.kind is inspect.Parameter.KEYWORD_ONLY]
     return {p.name: p.default for p in keyword if p.name not in COMMON}
+
+
+def _check_options(config: GNNConfig, kind: Any, known: Mapping[str, Any]) -> None:
+    """Refuse options of another type than their default, and numbers and norms that no GNN of ours can have."""
+    ours = getattr(kind, "__module__", "").startswith("labeldeconv.")
+    for option, value in config.options.items():
+        default, name = known[option], f"gnn.options.{option}"
+        accepted = (float, int) if type(default) is float else (type(default),)
+        if type(default) in (bool, int, float, str) and type(value) not in accepted:
+            raise ConfigError(f"{name}: {type(default).__name__} expected, got {value!r}")
+        if not ours:
+            continue
+        if option.endswith("norm") and isinstance(value, str):
+            make_norm(value, 1)
+        least = min(default, 1) if type(default) is int else 0
+        most = MOST if type(default) is int else 1
+        if type(default) in (int, float) and not least <= float(value) <= most:
+            raise ConfigError(f"{name}: a number from {least} to {most} expected, got {value!r}")

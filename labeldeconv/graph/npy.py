@@ -12,6 +12,10 @@ from labeldeconv.errors import DataError
 
 def open_npy(path: Path) -> np.ndarray:
     """A .npy file, memory-mapped for reading; a `DataError` for everything else, pickled objects included."""
+    if path.exists() and not path.is_file():  # a FIFO would wait for ever
+        raise DataError(
+            f"{path}: cannot be read: a file expected, and this is {'a folder' if path.is_dir() else 'none'}"
+        )
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # numpy warns of odd headers that it then refuses

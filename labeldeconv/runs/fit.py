@@ -39,6 +39,7 @@ from labeldeconv.stages.stage import Use, session
 from labeldeconv.stages.watch import open_metrics
 from labeldeconv.training.capacity import largest_batch
 
+MOST_BYTES = 48  # of a part of a folder's name; a whole name may have 255, and there are five parts
 SHORT_KEY = 8  # characters of the key in the name of a default folder
 
 
@@ -263,6 +264,7 @@ def prepare(settings: Config, graph: AttributedGraph, parts: Parts | None = None
     if inductive and settings.train.psi_init == "gnn":
         raise ConfigError("setting 'inductive': train.psi_init 'fresh' expected, since there is no first GNN")
     architecture = Architecture.of(settings.gnn, parts.gnn)
+    architecture.sample  # noqa: B018 (built, so that options that do not fit are told now)
     _check_norms(settings, architecture)
     if settings.gnn.inputs == "both" and settings.gnn.init == "psi":
         raise ConfigError(
@@ -358,6 +360,7 @@ def default_folder(run: Run, parts: Parts) -> Path:
 def plain_name(name: str) -> str:
     """A name as a part of a folder's name: letters, digits, dots, dashes and underscores."""
     plain = "".join(c if c.isalnum() or c in "._-" else "_" for c in name)
+    plain = plain.encode()[:MOST_BYTES].decode(errors="ignore")
     return plain.lstrip(".") or "_"
 
 
@@ -421,6 +424,9 @@ def _device(name: str) -> torch.device:
     if name == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     try:
-        return torch.device(name)
-    except RuntimeError as error:
-        raise ConfigError(f"device '{name}': {str(error).splitlines()[0]}") from None
+        device = torch.device(name)
+        torch.ones(1, device=device).item()  # a device that is not there is told now, not hours later
+        return device
+    except (RuntimeError, AssertionError, NotImplementedError, ImportError) as error:
+        why = (str(error) or type(error).__name__).splitlines()[0]
+        raise ConfigError(f"device '{name}': cannot be used here: {why}") from None

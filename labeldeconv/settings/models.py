@@ -11,7 +11,9 @@ from typing import Annotated, Literal
 import tomli_w
 from pydantic import BaseModel, ConfigDict, Field
 
-Count = Annotated[int, Field(ge=1)]
+Count = Annotated[int, Field(ge=1, le=2**31 - 1)]
+Layers = Annotated[int, Field(ge=1, le=1000)]
+Seed = Annotated[int, Field(ge=0, lt=2**32)]  # what NumPy, torch and scikit-learn all take
 Fraction = Annotated[float, Field(ge=0.0, le=1.0)]
 Positive = Annotated[float, Field(gt=0.0)]
 Share = Annotated[float, Field(gt=0.0, lt=1.0)]
@@ -67,7 +69,7 @@ class EncoderConfig(Settings):
 class LabelConfig(Settings):
     """Pseudo, hop and inverse labels."""
 
-    hops: Annotated[int, Field(ge=0)] | None = None
+    hops: Annotated[int, Field(ge=0, le=1000)] | None = None
     """N of eqn:inv_label, so N + 1 slices; None takes the GNN's number of convolutions."""
     alpha: Fraction = 1.0
     """Share of the inverse labels in the target (eqn:implementation); 0 is WO/LD."""
@@ -187,7 +189,7 @@ class GNNConfig(Settings):
 
     name: str = "gcn"
     """'gcn', 'gat', 'revgat', 'gamlp', 'sagn', 'spegcn', 'spegnn' or 'package.module:Name'."""
-    layers: Count = 2
+    layers: Layers = 2
     """Convolutions; hops for GAMLP and SAGN."""
     hidden: Count = 256
     """Width."""
@@ -335,9 +337,9 @@ class Config(Settings):
     """One of `labeldeconv list`; 'auto' tries several and takes the best by validation."""
     setting: Literal["transductive", "inductive"] = "transductive"
     """'inductive' hides texts, edges and labels of validation and test nodes from all training."""
-    seed: Annotated[int, Field(ge=0)] = 0
+    seed: Seed = 0
     """Seed of everything random in the run."""
-    data_seed: Annotated[int, Field(ge=0)] = 0
+    data_seed: Seed = 0
     """Seed of a generated graph, or of the split made where the data has none."""
     split: Annotated[list[Share], Field(min_length=2, max_length=2)] | None = None
     """Shares of train and validation nodes, the rest is test: a new split, class by class, instead of the data's own.

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import re
 import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -13,6 +15,9 @@ from pydantic import ValidationError
 
 from labeldeconv.errors import ConfigError, nearest
 from labeldeconv.settings.models import Config, Settings
+
+MOST_EXTENDS = 20  # files of settings over each other
+MOST_VALUES = 1000  # of one varied setting
 
 
 def load_config(base: Path | Config | None = None, overrides: Mapping[str, Any] | None = None) -> Config:
@@ -62,15 +67,30 @@ def _group_of(values: dict[str, Any], name: str) -> tuple[dict[str, Any], str]:
     return values, last
 
 
-def _read_toml(path: Path) -> dict[str, Any]:
+def _read_toml(path: Path, above: tuple[Path, ...] = ()) -> dict[str, Any]:
     """A TOML file; `extends = "other.toml"` takes the settings of another one, beside it, first."""
+    if any(path.absolute() == other.absolute() for other in above) or len(above) > MOST_EXTENDS:
+        raise ConfigError(f"{above[0]}: extends leads back to {path}, so that no settings come first")
+    values = read_toml(path)
+    base = values.pop("extends", None)
+    if base is None:
+        return values
+    if not isinstance(base, str):
+        raise ConfigError(f"{path}: extends: the name of a TOML file expected, got {base!r}")
+    return _merged(_read_toml(Path(os.path.normpath(path.parent / base)), (*above, path)), values)
+
+
+def read_toml(path: Path) -> dict[str, Any]:
+    """The values of a TOML file; a `ConfigError` where it cannot be read."""
     try:
-        values = tomllib.loads(path.read_text(encoding="utf-8"))
-        base = values.pop("extends", None)
-        return values if base is None else _merged(_read_toml(path.parent / base), values)
+        if path.exists() and not path.is_file() and path.parts[:2] != ("/", "dev"):  # a FIFO would wait for ever
+            raise ConfigError(f"{path}: a TOML file expected, and this is {'a folder' if path.is_dir() else 'no file'}")
+        return tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise ConfigError(f"{path}: no such file") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be read: {error.strerror}") from None
+    except (ValueError, RecursionError) as error:  # TOML, UTF-8, numbers of too many digits, a NUL in the name
         raise ConfigError(f"{path}: not valid TOML: {error}") from None
 
 
@@ -102,7 +122,7 @@ def parse_set(assignment: str) -> tuple[str, Any]:
         return name.strip(), None
     try:
         return name.strip(), tomllib.loads(f"value = {text}")["value"]
-    except tomllib.TOMLDecodeError:
+    except (ValueError, RecursionError):  # no TOML, or a number of too many digits
         return name.strip(), text
 
 
@@ -123,8 +143,12 @@ def parse_vary(text: str) -> tuple[str, list[Any]]:
         raise ConfigError(f"--vary {text}: KEY=VALUES expected, such as hops=0..8 or alpha=0,0.5,1")
     name = SHORT_NAMES.get(name.strip(), name.strip())
     low, dots, high = values.partition("..")
-    if dots and low.strip().isdigit() and high.strip().isdigit():
+    if dots and re.fullmatch(r"\s*[0-9]{1,9}\s*", low) and re.fullmatch(r"\s*[0-9]{1,9}\s*", high):
+        if not 0 <= int(high) - int(low) < MOST_VALUES:
+            raise ConfigError(f"--vary {text}: LOW..HIGH of 1 to {MOST_VALUES} values expected, such as hops=0..8")
         return name, list(range(int(low), int(high) + 1))
+    if not name or not all(value.strip() for value in values.split(",")):
+        raise ConfigError(f"--vary {text}: KEY=VALUES expected, such as hops=0..8 or alpha=0,0.5,1")
     return name, [parse_set(f"{name}={value}")[1] for value in values.split(",")]
 
 

@@ -76,7 +76,7 @@ def test_other_names_are_left_alone(name):
         ("string", r"string:SPECIES or string:SPECIES:SCORE expected"),
         ("string:4932:high", r"string:SPECIES:SCORE expected"),
         ("ogbn-proteins", r"0 files of ogbn-proteins are there, 8 are missing"),
-        ("planted:2", r"data 'planted:2': a number of nodes, at least 4, expected after the colon"),
+        ("planted:2", r"data 'planted:2': a number of nodes, 4 to 100,000,000, expected after"),
         ("planted@/", r"data 'planted@/': 'planted' is generated and takes no folder"),
     ],
 )

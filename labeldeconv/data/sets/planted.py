@@ -21,7 +21,7 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 
-from labeldeconv.data.catalog import Request, dataset
+from labeldeconv.data.catalog import Request, dataset, is_count
 from labeldeconv.data.findings import Loaded
 from labeldeconv.data.sets.planted_texts import draw_texts, softmax
 from labeldeconv.errors import ConfigError, DataError, nearest
@@ -33,6 +33,7 @@ Flavour = Literal["multiclass", "multilabel", "protein"]
 MARGIN = 4.0  # of the own topic, decoy and kind in F* over unit noise: psi gives the topic about 0.8 among 10
 COMMUNITY = 6  # nodes, about: so small that a topic and a decoy do not give the label of a community away
 HUBS = 1.5  # targets are drawn at rank u^1.5 of a community: degrees with a power-law tail of exponent 4
+MOST_NODES = 100_000_000  # of which the edges alone take 4 GB
 NUM_NODES = 3000  # where nobody says otherwise
 # The labels are one strict convolution away from the texts, and the short texts are learned in two quick passes.
 SUGGESTS: dict[str, Any] = {
@@ -166,8 +167,8 @@ class PlantedSource:
 def planted_source(request: Request) -> PlantedSource:
     """planted:N has N nodes."""
     size = request.argument
-    if size and not (size.isdigit() and int(size) >= 4):
-        raise DataError(f"data '{request.written}': a number of nodes, at least 4, expected after the colon")
+    if size and not (is_count(size) and 4 <= int(size) <= MOST_NODES):
+        raise DataError(f"data '{request.written}': a number of nodes, 4 to {MOST_NODES:,}, expected after the colon")
     if request.folder is not None:
         raise DataError(f"data '{request.written}': '{request.name}' is generated and takes no folder")
     flavours: dict[str, Flavour] = {"planted-multilabel": "multilabel", "planted-protein": "protein"}

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from labeldeconv.data.catalog import Request, dataset
+from labeldeconv.data.catalog import Request, dataset, is_count
 from labeldeconv.data.findings import Findings, Loaded, shown
 from labeldeconv.data.origin import Files
 from labeldeconv.data.sets.expected_files import MissingFiles, data_root
@@ -65,7 +65,7 @@ def string(request: Request) -> String:
     argument = there[0] if request.recognised and len(there) == 1 else request.argument
     species, _, text = argument.partition(":")
     score = text or str(SCORE)
-    if not species.isdigit() or not (score.isdigit() and int(score) <= 1000):
+    if not is_count(species) or not (is_count(score) and int(score) <= 1000):
         form = "string:SPECIES or string:SPECIES:SCORE expected, such as string:4932:400"
         raise DataError(f"data '{request.written}': {form}; species in {folder}: {', '.join(there) or 'none'}")
     return String(string_files(folder, species), species, int(score), request.seed)
@@ -73,7 +73,8 @@ def string(request: Request) -> String:
 
 def species_in(folder: Path) -> list[str]:
     """The species whose STRING info file is in `folder`."""
-    return sorted({path.name.split(".")[0] for path in folder.glob("*.protein.info.*txt*")})
+    found = (path for path in folder.glob("*.protein.info.*txt*") if path.is_file())
+    return sorted({path.name.split(".")[0] for path in found})
 
 
 def string_files(folder: Path, species: str) -> Files:
@@ -82,7 +83,8 @@ def string_files(folder: Path, species: str) -> Files:
     wanted: list[str] = []
     for kind, (pattern, looks) in KINDS.items():
         names = [pattern] if kind != "links" else [pattern, pattern.replace("physical.", "")]
-        paths = [p for name in names for p in sorted(folder.glob(name.replace("*", f"{species}", 1) + "*"))]
+        places = [name.replace("*", f"{species}", 1) + "*" for name in names]
+        paths = [path for place in places for path in sorted(folder.glob(place)) if path.is_file()]
         if paths:
             found[kind] = paths[0] if kind == "links" else paths[-1]
         else:

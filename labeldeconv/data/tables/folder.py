@@ -186,7 +186,8 @@ def _convert(tables: _Tables, folder: Path, seed: int, findings: Findings) -> At
 
 
 def _name(config: TablesConfig, folder: Path) -> str:
-    return config.name or folder.resolve().name
+    """The name of graph.toml, or of the folder as it was given: not of what a link leads to."""
+    return config.name or folder.absolute().name or "graph"
 
 
 def _split(tables: _Tables, labels: np.ndarray, class_names: list[str], seed: int, findings: Findings) -> Split:

@@ -135,7 +135,10 @@ def find_file(folder: Path, kind: str, findings: Findings) -> Path | None:
     present = [path for suffix in FORMATS if (path := folder / f"{kind}.{suffix}").is_file()]
     if len(present) == 1 and present[0].stat().st_size:
         return present[0]
-    if not present:
+    strange = [path.name for suffix in FORMATS if (path := folder / f"{kind}.{suffix}").exists() and not path.is_file()]
+    if not present and strange:
+        findings.error(f"{folder}: {strange[0]} is no regular file, which a table must be")
+    elif not present:
         findings.error(f"{folder}: no {kind} table; one of {', '.join(f'{kind}.{s}' for s in FORMATS)} expected")
     elif len(present) > 1:
         findings.error(f"{folder}: {' and '.join(p.name for p in present)} are both there; keep one")
