@@ -22,6 +22,10 @@ class ConfigError(LabelDeconvError):
     """A setting has an unknown name or a value that is not accepted."""
 
 
+class NotFinite(LabelDeconvError):
+    """A loss, a feature, a logit or a weight is NaN or infinite. The message names the stage and the nodes."""
+
+
 class MissingExtra(LabelDeconvError):
     """An optional dependency is needed. The message names the extra to install."""
 

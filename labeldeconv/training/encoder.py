@@ -7,6 +7,7 @@ psi of the GNN, or a linear layer: in FNE and GLEM, as in the paper; GIANT, whos
 from __future__ import annotations
 
 import json
+import math
 import time
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -34,6 +35,7 @@ from labeldeconv.settings.models import TrainConfig
 from labeldeconv.stages.keys import Idle, Reads
 from labeldeconv.stages.stage import Artefact, Folder, stage
 from labeldeconv.training.checkpoint import Checkpoint
+from labeldeconv.training.finite import check_loss, check_rows, check_weights
 from labeldeconv.training.output_rows import OutputRows, RowAdamW
 from labeldeconv.training.steps import encoder_autocast, fused_optimizer, open_log, parameter_groups, set_learning_rates
 
@@ -298,7 +300,9 @@ class HasValues(Protocol):
 @stage(version=1)
 def predict(out: Folder, trained: TrainedEncoder, features: HasValues, head: Head) -> Predictions:
     """The head of a trained encoder over its features: the encoder's own predictions."""
-    return Predictions(psi_logits(head, trained.head, features.values))
+    logits = psi_logits(head, trained.head, features.values)
+    check_rows(logits, out.label, "logits", "lower train.lr or train.psi_lr, or set train.clip")
+    return Predictions(logits)
 
 
 def psi_logits(head: Head, weights: Path, x: np.ndarray) -> np.ndarray:
@@ -341,7 +345,7 @@ def train_encoder(
     checkpoint = Checkpoint(out.path / "checkpoint.safetensors", objective, optimizer, settings.checkpoint_minutes)
     restored = checkpoint.load()
     state: dict[str, Any] = restored[0] if restored else {"epoch": 0, "group": 0, "step": 0}
-    lengths, epochs = tokens.lengths, settings.epochs
+    lengths, epochs, advice = tokens.lengths, settings.epochs, training_advice(settings)
     loss = float("nan")
     objective.train()
     clock, computing = objective.clock, encoder_autocast(objective.encoder, tokens, settings.precision)
@@ -361,7 +365,8 @@ def train_encoder(
             for k, batches in enumerate(prepared, start=state["group"]):
                 clock.lap("batches")
                 scale = set_learning_rates(optimizer, (epoch + (k + 0.5) / len(groups)) / epochs, settings.warmup)
-                loss = _step(objective, optimizer, batches, settings.clip, computing, device)  # lines 8-10
+                place = (out.label, f"epoch {epoch + 1}, step {state['step'] + 1}", advice)
+                loss = _step(objective, optimizer, batches, settings.clip, computing, device, place)  # lines 8-10
                 state = {"epoch": epoch, "group": k + 1, "step": state["step"] + 1}
                 row: dict[str, Any] = {"step": state["step"], "epoch": epoch, "loss": loss, "lr": settings.lr * scale}
                 row["gamma"] = gamma_of(objective.targets)
@@ -370,11 +375,13 @@ def train_encoder(
                 ids = np.concatenate(groups[k])
                 advance(len(ids), f"epoch {epoch + 1}/{epochs} loss {loss:.3f}", int(lengths[ids].sum()))
                 if checkpoint.due:
+                    check_weights(objective, out.label, advice)  # the checkpoint before stays
                     log.flush()
                     checkpoint.save(state)
                 clock.lap("log")
             state = {**state, "group": 0}
     objective.eval()
+    check_weights(objective, out.label, advice)  # the last step's loss was of the weights before it
     return EncoderRun(state["step"], loss, gamma_of(objective.targets), checkpoint.seconds, clock.seconds)
 
 
@@ -392,15 +399,21 @@ def _step(
     clip: float,
     computing: AbstractContextManager[None],
     device: torch.device,
+    place: tuple[str, str, str] = ("train", "this step", ""),
 ) -> float:
-    """One optimiser step over the nodes of all `batches`; returns their mean loss."""
+    """One optimiser step over the nodes of all `batches`; returns their mean loss.
+
+    A loss that is not finite changes no weight; `place` is the stage, the step and the advice that are told then.
+    """
     total, loss = sum(len(ids) for ids, _, _ in batches), 0.0
     for ids, input_ids, mask in batches:
         with computing:
             share = objective(ids, input_ids.to(device), mask.to(device)) * (len(ids) / total)
         objective.clock.lap("loss")
         share.backward()
-        loss += float(share.detach())
+        loss += (value := float(share.detach()))
+        if not math.isfinite(value):
+            check_loss(value, ids, *place)
         objective.clock.lap("backward")
     if clip > 0:
         dense = [p for p in objective.parameters() if p.grad is not None and not p.grad.is_sparse]
@@ -410,6 +423,17 @@ def _step(
     optimizer.zero_grad(set_to_none=True)
     objective.clock.lap("update")
     return loss
+
+
+def training_advice(settings: TrainConfig, encoder: bool = True) -> str:
+    """What to set when training gives numbers that are not finite; without an encoder there is less to set."""
+    rates = f"lower train.psi_lr (now {settings.psi_lr:g})"
+    if encoder:
+        rates = f"lower train.lr (now {settings.lr:g}) or train.psi_lr (now {settings.psi_lr:g})"
+    clip = "lower train.clip" if settings.clip > 0 else "set train.clip above 0 (now 0)"
+    low = encoder and settings.precision != "float32"
+    exact = f", or set train.precision to float32 (now {settings.precision})" if low else ""
+    return f"{rates}, {clip}{exact}; the last good checkpoint is kept"
 
 
 def make_optimizer(objective: Objective, settings: TrainConfig) -> torch.optim.AdamW:

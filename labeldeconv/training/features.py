@@ -17,12 +17,17 @@ from labeldeconv.progress import bar
 from labeldeconv.stages.files import write_json
 from labeldeconv.stages.keys import Idle
 from labeldeconv.stages.stage import Artefact, Folder, stage
+from labeldeconv.training.finite import check_rows
 from labeldeconv.training.steps import encoder_autocast
 
 CPU_TOKENS, GPU_TOKENS = 2048, 65536  # per batch; on a CPU activations should stay in the cache: 1.2 times 8192
 BATCH_NODES = 1024
 SAVE_SECONDS = 20.0
 ROWS = 1 << 14  # standardised at a time
+ADVICE = (
+    "features are kept as float16, whose largest number is 65504; lower train.lr, set train.clip, or, if the "
+    "pre-trained encoder gives them, set train.precision to float32 or take another encoder"
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,6 +57,7 @@ def features(
 @stage(version=1)
 def given(out: Folder, values: np.ndarray) -> Features:
     """The features that came with the data, X_OGB."""
+    check_rows(values, out.label, "features of the data", "mend them in the data")
     return Features(np.asarray(values), 0, 0.0)
 
 
@@ -101,7 +107,10 @@ def export_features(encoder: Encoder, tokens: Tokens, out: Folder, precision: st
         for k, (ids, input_ids, mask) in enumerate(prepared, start=done + 1):
             with computing:
                 part = encoder(input_ids.to(device), mask.to(device))  # (b, d)
-            values[ids] = part.float().cpu().numpy()
+            with np.errstate(over="ignore"):  # told below, with the nodes
+                kept = part.float().cpu().numpy().astype(np.float16)
+            check_rows(kept, out.label, "features", ADVICE, ids)
+            values[ids] = kept
             advance(len(ids), tokens=int(lengths[ids].sum()))
             if time.perf_counter() - saved > SAVE_SECONDS:
                 values.flush()

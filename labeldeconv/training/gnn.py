@@ -34,6 +34,7 @@ from labeldeconv.training.checkpoint import Checkpoint
 from labeldeconv.training.consistency import Consistency
 from labeldeconv.training.encoder import HasValues, TrainedEncoder, start_outputs
 from labeldeconv.training.feed import Batch, Feed, InductiveFeed, edge_values, make_feed
+from labeldeconv.training.finite import check_loss, check_rows, check_weights
 from labeldeconv.training.label_reuse import LabelReuse
 from labeldeconv.training.supervision import SoftLabels, Supervision, confident, node_losses
 
@@ -216,7 +217,8 @@ class _Training:
         _check(config, task)
         self.gnn, self.feed, self.task, self.labels, self.split = gnn, feed, task, labels, split
         self.config, self.seed, self.folder, self.soft = config, seed, out.path, soft
-        self.watch = out.watch
+        self.watch, self.label = out.watch, out.label
+        self.advice = f"lower gnn.lr (now {config.lr:g}); the last good checkpoint is kept"
         torch.manual_seed(seed)
         self.initial, self.best = _copy(gnn), _copy(gnn)
         used = config.consistency.weight > 0
@@ -258,9 +260,9 @@ class _Training:
         _set_rate(self.optimizer, self.config, epoch)
         generator = np.random.default_rng([self.seed, number, epoch])
         progress = epoch / self.config.epochs
-        loss = _epoch(
-            self.gnn, self.feed, taught, self.optimizer, generator, self.consistency, epoch, progress, self.reuse
-        )
+        arguments = (generator, self.consistency, epoch, progress, self.reuse)
+        place = (self.label, f"epoch {epoch}", self.advice)
+        loss = _epoch(self.gnn, self.feed, taught, self.optimizer, *arguments, place)
         self.state |= {"epoch": epoch, "total": self.state["total"] + 1}
         return loss
 
@@ -291,7 +293,8 @@ class _Training:
         self.save()
 
     def save(self) -> None:
-        """Write log and checkpoint."""
+        """Write log and checkpoint; the one before stays where a weight is not finite."""
+        check_weights(self.gnn, self.label, self.advice)
         self._write_log()
         teacher = self.consistency.teacher.state_dict() if self.consistency else {}
         extra = {f"best.{k}": v for k, v in self.best.items()} | {f"teacher.{k}": v for k, v in teacher.items()}
@@ -317,7 +320,7 @@ class _Training:
         return self._predict(np.arange(len(self.labels)))
 
     def _validate(self) -> tuple[float, float]:
-        """Score and mean loss on the validation nodes; a NaN score counts as the worst."""
+        """Score and mean loss on the validation nodes; a NaN score, without a known label, counts as the worst."""
         val = self.split.val
         logits, labels = self._predict(val), self.labels[val]
         score = self.task.score(logits, labels)
@@ -326,12 +329,14 @@ class _Training:
         return (-math.inf if math.isnan(score) else score), float(loss)
 
     def _predict(self, nodes: np.ndarray) -> np.ndarray:
-        """Logits (m, c) of some nodes, from the GNN as it is; one that reads labels is shown all of the train nodes."""
+        """Logits (m, c) of `nodes` (m,), all finite; a GNN that reads labels is shown all of the train nodes."""
         self.gnn.eval()
         if self.reuse:
             self.reuse.show(self.gnn, self.feed, self.split.train)
         with torch.inference_mode():
-            return self.feed.predict(self.gnn, nodes).float().cpu().numpy()
+            logits = self.feed.predict(self.gnn, nodes).float().cpu().numpy()
+        check_rows(logits, self.label, "logits", self.advice, nodes)
+        return logits
 
     def _logits_of(self, number: int) -> Path:
         return self.folder / f"stage-{number}.npy"
@@ -350,8 +355,12 @@ def _epoch(
     epoch: int,
     progress: float,
     reuse: LabelReuse | None,
+    place: tuple[str, str, str],
 ) -> float:
-    """One pass over the taught nodes; returns the mean loss on them."""
+    """One pass over the taught nodes; returns the mean loss on them.
+
+    A loss that is not finite changes no weight; `place` is the stage, the epoch and the advice that are told then.
+    """
     gnn.train()
     nodes = taught.nodes if reuse is None else reuse.hide(gnn, feed, taught.nodes, generator)
     total, count = 0.0, 0
@@ -362,7 +371,9 @@ def _epoch(
     for batch, other in zip(feed.batches(nodes, generator), others, strict=False):
         optimizer.zero_grad(set_to_none=True)
         loss = taught.loss(batch.logits(gnn), batch.ids)
-        total, count = total + float(loss.detach()) * len(batch.ids), count + len(batch.ids)
+        value = float(loss.detach())
+        check_loss(value, batch.ids, *place)
+        total, count = total + value * len(batch.ids), count + len(batch.ids)
         if consistency and other is not None:
             loss = loss + consistency.loss(gnn, other, epoch, progress)
         loss.backward()

@@ -40,8 +40,9 @@ from labeldeconv.stages.keys import Idle, Reads
 from labeldeconv.stages.stage import Artefact, Folder, stage
 from labeldeconv.training import layerwise
 from labeldeconv.training.checkpoint import Checkpoint
-from labeldeconv.training.encoder import LOG, HasValues, TrainedEncoder, start_outputs
+from labeldeconv.training.encoder import LOG, HasValues, TrainedEncoder, start_outputs, training_advice
 from labeldeconv.training.feed import GraphFeed, edge_values
+from labeldeconv.training.finite import check_loss, check_rows, check_weights
 from labeldeconv.training.gnn import TrainedGNN
 from labeldeconv.training.layerwise import take_rows
 from labeldeconv.training.steps import (
@@ -199,6 +200,7 @@ def joint_gnn(
             logits = GraphFeed(x, adj, device).predict(gnn, everyone).cpu().numpy()
         else:
             logits = layerwise.infer(gnn, x, adj, everyone, out.path, device).numpy()
+    check_rows(logits, out.label, "logits", "lower train.lr, train.psi_lr or joint.gnn_lr, or set train.clip")
     weights, log = out.path / "gnn.safetensors", out.path / "epochs.jsonl"
     save_file(gnn.state_dict(), weights)
     log.write_text("")
@@ -438,7 +440,7 @@ def train_joint(
     model.train()
     if model.encoder is not None and tokens is not None:
         encoder_autocast(model.encoder, tokens, rates.precision)  # mends what cannot compute in bfloat16
-    hops = len(model.steps)
+    hops, advice = len(model.steps), training_advice(rates, model.encoder is not None)
     with (
         open_log(out.path / LOG, state["step"], watch) as log,
         bar(out.label, epochs, "epochs", state["epoch"]) as advance,
@@ -454,11 +456,12 @@ def train_joint(
                     targets = torch.from_numpy(task.targets(labels[ids])).to(device)
                     loss = task.loss(logits.float(), targets).mean()
                     loss.backward()
+                    state["loss"] = float(loss.detach())
+                    check_loss(state["loss"], ids, out.label, f"epoch {epoch + 1}, step {state['step'] + 1}", advice)
                     if rates.clip > 0:
                         nn.utils.clip_grad_norm_(model.parameters(), rates.clip)
                     optimizer.step()
                     optimizer.zero_grad(set_to_none=True)
-                    state["loss"] = float(loss.detach())
                 state |= {"epoch": epoch, "batch": k + 1, "step": state["step"] + 1}
                 sizes = {"nodes": subgraph.nodes, "encoded": subgraph.encoded, "targets": subgraph.batch}
                 state |= {name: state[name] + len(ids) for name, ids in sizes.items()}
@@ -467,10 +470,12 @@ def train_joint(
                 watch(row)
                 advance(1 / len(batches), f"epoch {epoch + 1}/{epochs} loss {state['loss']:.3f}")
                 if saved.due:
+                    check_weights(model, out.label, advice)  # the checkpoint before stays
                     log.flush()
                     saved.save(state, {str(k): v for k, v in sampler.histories.items()})
             state |= {"epoch": epoch + 1, "batch": 0}
     model.eval()
+    check_weights(model, out.label, advice)  # the last step's loss was of the weights before it
     steps = max(state["step"], 1)
     encoded = state["encoded"] if model.features is None else 0
     return JointRun(
