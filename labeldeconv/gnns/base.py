@@ -123,7 +123,9 @@ class GNN(nn.Module, ABC):
 
 
 GNNS: Registry[type[GNN]] = Registry(
-    "gnn.name", "labeldeconv.gnns", ("gcn", "gat", "revgat", "gamlp", "sagn", "spegcn", "spegnn")
+    "gnn.name",
+    "labeldeconv.gnns",
+    ("gcn", "sage", "gat", "revgat", "gamlp", "sagn", "appnp", "spegcn", "spegnn", "mlp"),
 )
 Kind = TypeVar("Kind", bound=type[GNN])
 

@@ -188,9 +188,9 @@ class GNNConfig(Settings):
     """
 
     name: str = "gcn"
-    """'gcn', 'gat', 'revgat', 'gamlp', 'sagn', 'spegcn', 'spegnn' or 'package.module:Name'."""
+    """'gcn', 'sage', 'gat', 'revgat', 'gamlp', 'sagn', 'appnp', 'spegcn', 'spegnn', 'mlp' or 'package.module:Name'."""
     layers: Layers = 2
-    """Convolutions; hops for GAMLP and SAGN."""
+    """Convolutions; hops for GAMLP and SAGN; of APPNP, the spectral GNNs and the MLP layers of the MLP."""
     hidden: Count = 256
     """Width."""
     dropout: Annotated[float, Field(ge=0.0, lt=1.0)] = 0.5

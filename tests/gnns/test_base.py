@@ -89,7 +89,7 @@ def test_forward_is_the_steps_one_after_the_other():
 
 
 def test_registered_by_name_and_the_last_one_counts():
-    assert list(GNNS)[:7] == ["gcn", "gat", "revgat", "gamlp", "sagn", "spegcn", "spegnn"]
+    assert list(GNNS)[:10] == ["gcn", "sage", "gat", "revgat", "gamlp", "sagn", "appnp", "spegcn", "spegnn", "mlp"]
     assert GNNS.named("gcn") is GCN
     assert GNNS.named("labeldeconv.gnns.gcn:GCN") is GCN
     try:

@@ -8,7 +8,7 @@ import torch
 
 from labeldeconv.errors import ConfigError
 from labeldeconv.gnns.base import GNNS
-from labeldeconv.testing import GNN_CHECKS, check_gnn, check_psi, check_steps, logits
+from labeldeconv.testing import GNN_CHECKS, check_edges_matter, check_gnn, check_psi, check_steps, logits
 
 d, c = 6, 4
 VARIANTS = {
@@ -21,6 +21,9 @@ VARIANTS = {
     "gamlp without hop mlps": {"hop_layers": 0},
     "sagn with labels": {"label_hops": 3, "mlp_layers": 2},
     "spegnn of four hops": {"convolutions": 4, "norm": "none"},
+    "sage with layer norm": {"norm": "layer", "input_dropout": 0.2},
+    "appnp of three hops": {"convolutions": 3, "teleport": 0.4, "norm": "layer"},
+    "mlp without norms": {"norm": "none", "input_dropout": 0.2},
 }
 
 
@@ -37,7 +40,8 @@ def test_contract(variant, check):
 
 @pytest.mark.parametrize("name", GNNS)
 def test_hops_are_layers(name):
-    assert factory(name)(d, c).hops == 3
+    """But for APPNP, whose layers are those of the MLP it propagates, and the MLP, which has no hop."""
+    assert factory(name)(d, c).hops == {"appnp": 10, "mlp": 0}.get(name, 3)
 
 
 def test_suite_finds_a_broken_promise():
@@ -61,6 +65,15 @@ def test_suite_finds_a_broken_promise():
         check_steps(lambda a, b: Short(a, b, hidden=b))
     check_gnn(GNNS["gcn"])
 
+    class Peeking(GNNS["mlp"]):
+        feed = "graph"
+
+        def forward(self, x, adj):
+            return self.psi(x) + adj.num_nodes + torch.from_numpy(np.diff(adj.indptr))[:, None]
+
+    with pytest.raises(AssertionError, match="hops is 0, yet forward depends on the edges"):
+        check_edges_matter(Peeking)
+
 
 @pytest.mark.parametrize(
     ("name", "options", "message"),
@@ -68,6 +81,8 @@ def test_suite_finds_a_broken_promise():
         ("revgat", {"layers": 1}, "RevGAT: layers of at least 2 expected, got 1"),
         ("revgat", {"groups": 3}, "RevGAT: groups from 2 that divide hidden 8 expected, got 3"),
         ("gamlp", {"attention": "all"}, "GAMLP: attention 'recursive' or 'jk' expected, got 'all'"),
+        ("appnp", {"convolutions": 0}, "APPNP: convolutions of at least 1 expected, got 0"),
+        ("appnp", {"teleport": 1.5}, "APPNP: teleport from 0 to 1 expected, got 1.5"),
         ("gcn", {"norm": "bach"}, "norm 'bach': unknown; did you mean 'batch'"),
     ],
 )
