@@ -27,8 +27,12 @@ def random_edges(n: int, e: int, seed: int = 0) -> np.ndarray:
     return np.random.default_rng(seed).integers(0, n, (2, e))
 
 
-def letter_tokens(n: int, folder: Path) -> Tokens:
-    """Tokens of n short texts, one letter of three repeated, for the tiny encoder; written to a new folder."""
+def letter_tokens(n: int, folder: Path, distinct: bool = False) -> Tokens:
+    """Tokens of n short texts for the tiny encoder, written to a new folder.
+
+    A text is one letter of three, repeated: 15 different ones, or all `distinct` with a number behind.
+    """
     tokenizer = load_encoder(EncoderConfig(name="tiny")).tokenizer_part
     folder.mkdir()
-    return write_tokens(tokenizer, Texts.from_strings("abc"[i % 3] * (3 + i % 5) for i in range(n)), 32, folder)
+    texts = ("abc"[i % 3] * (3 + i % 5) + (f"{i:02d}" if distinct else "") for i in range(n))
+    return write_tokens(tokenizer, Texts.from_strings(texts), 32, folder)

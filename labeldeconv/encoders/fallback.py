@@ -27,10 +27,10 @@ class InFloat32(nn.Module):
             return super().forward(*map(_raised, args), **{name: _raised(value) for name, value in kwargs.items()})
 
 
-def compute_in_float32_where_needed(
-    encoder: nn.Module, input_ids: Tensor, attention_mask: Tensor, training: bool
-) -> list[str]:
-    """Try an encoder in bfloat16 on tokens (b, t), forward and if `training` backward, and mend in place what fails.
+def compute_in_float32_where_needed(encoder: nn.Module, *inputs: Tensor, training: bool) -> list[str]:
+    """Try an encoder in bfloat16 on its inputs, tokens and mask (b, t) as a rule, and mend in place what fails.
+
+    Tried are the forward and, if `training`, the backward pass.
 
     Returns the names of the classes that compute in float32 from now on, and says so once. Weights, gradients and the
     random state stay as they are. An encoder that fails in float32 too is left alone: precision is not its error.
@@ -38,7 +38,7 @@ def compute_in_float32_where_needed(
     modes = {module: module.training for module in encoder.modules()}
     encoder.eval()  # nothing that forward keeps, such as moving averages, may change
     try:
-        changed, reason = _mended(encoder, input_ids, attention_mask, training)
+        changed, reason = _mended(encoder, inputs, training)
     finally:
         for module, mode in modes.items():
             module.training = mode
@@ -51,13 +51,13 @@ def compute_in_float32_where_needed(
     return changed
 
 
-def _mended(encoder: nn.Module, input_ids: Tensor, mask: Tensor, training: bool) -> tuple[list[str], str]:
+def _mended(encoder: nn.Module, inputs: tuple[Tensor, ...], training: bool) -> tuple[list[str], str]:
     changed: list[str] = []
     reason = ""
-    while (error := _failure(encoder, input_ids, mask, training, low=True)) is not None:
+    while (error := _failure(encoder, inputs, training, low=True)) is not None:
         if not changed:
             reason = str(error).strip().partition("\n")[0]
-            if _failure(encoder, input_ids, mask, training, low=False) is not None:
+            if _failure(encoder, inputs, training, low=False) is not None:
                 return [], ""
         kind = type(_failed_part(encoder, error))
         if issubclass(kind, InFloat32):  # the whole encoder is in float32 and fails under autocast alone
@@ -69,15 +69,15 @@ def _mended(encoder: nn.Module, input_ids: Tensor, mask: Tensor, training: bool)
     return changed, reason
 
 
-def _failure(encoder: nn.Module, input_ids: Tensor, mask: Tensor, training: bool, low: bool) -> Exception | None:
+def _failure(encoder: nn.Module, inputs: tuple[Tensor, ...], training: bool, low: bool) -> Exception | None:
     """The error of a forward, and if `training` a backward, pass in bfloat16 or (not `low`) in float32."""
-    device = input_ids.device
+    device = inputs[0].device
     devices = [] if device.type == "cpu" else [device]
     trained = [p for p in encoder.parameters() if p.requires_grad]
     try:
         with torch.random.fork_rng(devices, device_type=device.type if devices else "cuda"):
             with torch.set_grad_enabled(training), torch.autocast(device.type, torch.bfloat16, enabled=low):
-                out = encoder.forward(input_ids, mask)
+                out = encoder.forward(*inputs)
             if training and trained:
                 torch.autograd.grad(out.float().sum(), trained, allow_unused=True)
     except torch.OutOfMemoryError:

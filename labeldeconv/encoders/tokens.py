@@ -1,6 +1,8 @@
 """Tokens: every attribute tokenised once, memory-mapped; batches by token budget, padded without a Python loop.
 
-Batches are a pure function of lengths, seed and epoch, so that a resumed run sees the same ones.
+Attributes that are equal, such as words of a word graph, are known by their tokens, so that each is encoded once in a
+batch and once in an export. Batches are a pure function of lengths, seed and epoch, so that a resumed run sees the same
+ones.
 """
 
 from __future__ import annotations
@@ -8,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import chain
 from pathlib import Path
 from typing import TypeVar
@@ -23,6 +26,7 @@ from labeldeconv.stages.stage import Artefact, Folder, stage
 
 CHUNK = 4096  # texts handed to the tokenizer at a time; it runs its own threads over them
 WINDOW = 50  # batches that are sorted by length together: little padding, still random
+ROWS = 1 << 12  # nodes whose tokens are compared at a time
 Item = TypeVar("Item")
 Ready = TypeVar("Ready")
 
@@ -45,15 +49,26 @@ class Tokens(Artefact):
         """Tokens per node (n,)."""
         return np.diff(self.offsets)
 
-    def batch(self, nodes: np.ndarray) -> tuple[Tensor, Tensor]:
+    @cached_property
+    def first(self) -> np.ndarray:
+        """Of every node the first node with the same tokens (n,): itself, unless its attribute was there before."""
+        return first_of_equal_rows(self.ids, self.offsets)
+
+    def distinct(self, nodes: np.ndarray) -> tuple[np.ndarray, np.ndarray | None]:
+        """One of the given nodes (b,) per attribute (u,), and for each of them the place of its attribute (b,).
+
+        Where all attributes differ, these are the nodes as they are, and None.
+        """
+        _, places, same = np.unique(self.first[nodes], return_index=True, return_inverse=True)
+        return (nodes, None) if len(places) == len(nodes) else (nodes[places], same)
+
+    def batch(self, nodes: np.ndarray) -> tuple[Tensor, ...]:
         """Input ids and mask (b, t) of the given nodes, padded to the longest of them."""
         starts = np.asarray(self.offsets[nodes])
         lengths = np.asarray(self.offsets[nodes + 1]) - starts
         mask = np.arange(lengths.max(initial=1)) < lengths[:, None]  # (b, t)
-        before = np.cumsum(lengths) - lengths
-        flat = np.arange(lengths.sum()) + np.repeat(starts - before, lengths)
         input_ids = np.full(mask.shape, self.pad_id, dtype=np.int64)
-        input_ids[mask] = self.ids[flat]
+        input_ids[mask] = self.ids[flat_rows(starts, lengths)]
         return torch.from_numpy(input_ids), torch.from_numpy(mask.astype(np.int64))
 
 
@@ -83,6 +98,51 @@ def write_tokens(tokenizer: Tokenizer, texts: Texts, max_tokens: int, folder: Pa
     np.save(folder / "offsets.npy", offsets)
     raw.unlink()
     return Tokens(np.load(folder / "ids.npy", mmap_mode="r" if offsets[-1] else None), offsets, tokenizer.pad_id)
+
+
+def flat_rows(starts: np.ndarray, lengths: np.ndarray) -> np.ndarray:
+    """Places (total,) of all elements of rows that begin at `starts` (m,) of a flat array, row after row."""
+    before = np.cumsum(lengths) - lengths
+    return np.arange(lengths.sum()) + np.repeat(starts - before, lengths)
+
+
+def first_of_equal_rows(flat: np.ndarray, offsets: np.ndarray) -> np.ndarray:
+    """Of every row (n,) of `flat` (total,) the first row with the same elements.
+
+    Rows are found by a 64-bit hash and then compared, so that two rows of one hash are never taken for one.
+    """
+    n = len(offsets) - 1
+    hashes = np.empty(n, np.uint64)
+    for lo in range(0, n, ROWS):
+        hi = min(lo + ROWS, n)
+        hashes[lo:hi] = _row_hashes(np.asarray(flat[offsets[lo] : offsets[hi]]), offsets[lo : hi + 1] - offsets[lo])
+    _, places, group = np.unique(hashes, return_index=True, return_inverse=True)
+    first = places[group]
+    again = np.flatnonzero(first != np.arange(n))
+    for lo in range(0, len(again), ROWS):
+        rows = again[lo : lo + ROWS]
+        starts, lengths = offsets[rows], offsets[rows + 1] - offsets[rows]
+        others = offsets[first[rows]]
+        equal = offsets[first[rows] + 1] - others == lengths
+        short = np.where(equal, lengths, 0)  # of others nothing is compared: they differ
+        differs = flat[flat_rows(starts, short)] != flat[flat_rows(others, short)]
+        ends = np.cumsum(short)
+        wrong = np.concatenate([[0], np.cumsum(differs)])
+        equal &= wrong[ends] == wrong[ends - short]
+        first[rows[~equal]] = rows[~equal]
+    return first
+
+
+def _row_hashes(flat: np.ndarray, offsets: np.ndarray) -> np.ndarray:
+    """A 64-bit hash of every row (m,): the sum over its elements of a mix (splitmix64) of element and place."""
+    lengths = np.diff(offsets)
+    place = np.arange(len(flat)) - np.repeat(offsets[:-1], lengths)
+    mixed = flat.astype(np.uint64) + (place.astype(np.uint64) << np.uint64(32)) + np.uint64(0x9E3779B97F4A7C15)
+    for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
+        mixed = (mixed ^ (mixed >> np.uint64(shift))) * np.uint64(factor)
+    mixed ^= mixed >> np.uint64(31)
+    sums = np.concatenate([np.zeros(1, np.uint64), np.cumsum(mixed, dtype=np.uint64)])  # wraps around, as it may
+    return sums[offsets[1:]] - sums[offsets[:-1]] + lengths.astype(np.uint64)
 
 
 def epoch_batches(

@@ -35,7 +35,7 @@ from labeldeconv.stages.memory import (
     resident_memory_mib,
     return_freed_memory,
 )
-from labeldeconv.training.encoder import Head, Objective, _step, make_optimizer
+from labeldeconv.training.encoder import Head, Objective, Prepared, _step, make_optimizer
 from labeldeconv.training.steps import encoder_autocast
 
 EXACT = 16  # the bisection ends when it knows the size to a sixteenth: steps of a large batch are slow
@@ -178,7 +178,7 @@ def training_step(
         objective.train()
 
         def step(size: int) -> None:
-            batch = (np.zeros(size, np.int64), row.repeat(size, 1), mask.repeat(size, 1))
+            batch = Prepared(np.zeros(size, np.int64), (row.repeat(size, 1), mask.repeat(size, 1)))
             try:
                 _step(objective, optimizer, [batch], settings.clip, computing, device)
             finally:
@@ -199,7 +199,7 @@ class Uniform(nn.Module):
         return torch.full((len(ids), self.num_classes), 1 / self.num_classes)
 
 
-def full_row(encoder: Encoder, tokens: Tokens, max_tokens: int) -> tuple[Tensor, Tensor]:
+def full_row(encoder: Encoder, tokens: Tokens, max_tokens: int) -> tuple[Tensor, ...]:
     """Tokens and mask (1, t) of a node of full length: a made-up text, or of records and files the longest node."""
     if encoder.takes == "record" or encoder.opens_files:
         return tokens.batch(np.array([int(np.argmax(tokens.lengths))]))

@@ -13,7 +13,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, Protocol
+from typing import Annotated, Any, NamedTuple, Protocol
 
 import numpy as np
 import torch
@@ -101,9 +101,16 @@ class Objective(nn.Module):
         self.gold = gold
         self.clock = Clock()  # seconds by part of the step, booked by the training loop too
 
-    def forward(self, ids: np.ndarray, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
-        """Loss of the nodes `ids` (b,) with tokens (b, t)."""
-        features = self.encoder(input_ids, attention_mask)  # (b, d), line 8
+    def forward(self, ids: np.ndarray, *inputs: Tensor, same: Tensor | None = None) -> Tensor:
+        """Loss of the nodes `ids` (b,).
+
+        Args:
+            inputs: of the encoder: tokens and mask (b, t), as a rule.
+            same: (b,) places among the inputs, where nodes with equal attributes share one; None: each has its own.
+        """
+        features = self.encoder(*inputs)  # (b, d), line 8
+        if same is not None:
+            features = features[same]
         self.clock.lap("encoder")
         if isinstance(self.targets, NeighbourOutputs):  # GIANT: some of very many outputs, which the head is told
             some = self.targets(ids)
@@ -385,11 +392,22 @@ def train_encoder(
     return EncoderRun(state["step"], loss, gamma_of(objective.targets), checkpoint.seconds, clock.seconds)
 
 
-Prepared = tuple[np.ndarray, torch.Tensor, torch.Tensor]  # node ids (b,), tokens and mask (b, t)
+class Prepared(NamedTuple):
+    """A batch as `Objective` takes it: node ids (b,), the encoder's inputs, and the places of the nodes among them."""
+
+    ids: np.ndarray
+    inputs: tuple[Tensor, ...]
+    same: Tensor | None = None
 
 
 def _prepare(tokens: Tokens, batches: list[np.ndarray]) -> list[Prepared]:
-    return [(ids, *tokens.batch(ids)) for ids in batches]
+    return [_prepared(tokens, ids) for ids in batches]
+
+
+def _prepared(tokens: Tokens, ids: np.ndarray) -> Prepared:
+    """A batch whose equal attributes go through the encoder once, with one draw of its dropout."""
+    distinct, same = tokens.distinct(ids)
+    return Prepared(ids, tokens.batch(distinct), None if same is None else torch.from_numpy(same))
 
 
 def _step(
@@ -405,10 +423,11 @@ def _step(
 
     A loss that is not finite changes no weight; `place` is the stage, the step and the advice that are told then.
     """
-    total, loss = sum(len(ids) for ids, _, _ in batches), 0.0
-    for ids, input_ids, mask in batches:
+    total, loss = sum(len(batch.ids) for batch in batches), 0.0
+    for ids, inputs, same in batches:
+        places = None if same is None else same.to(device)
         with computing:
-            share = objective(ids, input_ids.to(device), mask.to(device)) * (len(ids) / total)
+            share = objective(ids, *(x.to(device) for x in inputs), same=places) * (len(ids) / total)
         objective.clock.lap("loss")
         share.backward()
         loss += (value := float(share.detach()))

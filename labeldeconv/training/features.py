@@ -1,4 +1,7 @@
-"""Features: F of all nodes (Algorithm 1, line 12) into a float16 memory map, resumable."""
+"""Features: F of all nodes (Algorithm 1, line 12) into a float16 memory map, resumable.
+
+Attributes that several nodes share are encoded once.
+"""
 
 from __future__ import annotations
 
@@ -22,6 +25,7 @@ from labeldeconv.training.steps import encoder_autocast
 
 CPU_TOKENS, GPU_TOKENS = 2048, 65536  # per batch; on a CPU activations should stay in the cache: 1.2 times 8192
 BATCH_NODES = 1024
+COPIED = 1 << 16  # nodes that get the features of an equal attribute at a time
 SAVE_SECONDS = 20.0
 ROWS = 1 << 14  # standardised at a time
 ADVICE = (
@@ -32,14 +36,14 @@ ADVICE = (
 
 @dataclass(frozen=True, eq=False)
 class Features(Artefact):
-    """Features `values` (n, d) in node order; `encoder_nodes` counts the nodes that were encoded for them."""
+    """Features `values` (n, d) in node order; `encoder_nodes` counts the nodes whose attributes were encoded."""
 
     values: np.ndarray
     encoder_nodes: int
     seconds: float
 
 
-@stage(version=1)
+@stage(version=2)
 def features(
     out: Folder,
     tokens: Tokens,
@@ -92,7 +96,8 @@ def export_features(encoder: Encoder, tokens: Tokens, out: Folder, precision: st
     device = next(encoder.parameters()).device
     most = CPU_TOKENS if device.type == "cpu" else GPU_TOKENS
     lengths = tokens.lengths
-    batches = length_batches(lengths, np.arange(n), BATCH_NODES, most)
+    first = tokens.first
+    batches = length_batches(lengths, np.flatnonzero(first == np.arange(n)), BATCH_NODES, most)
     path, progress = out.path / "values.npy", out.path / "progress.json"
     done, before = 0, 0.0
     if path.exists() and progress.exists():
@@ -102,11 +107,11 @@ def export_features(encoder: Encoder, tokens: Tokens, out: Folder, precision: st
     encoder.eval()
     computing = encoder_autocast(encoder, tokens, precision, training=False)
     start = saved = time.perf_counter()
-    with torch.inference_mode(), bar(out.label, total=n, done=sum(map(len, batches[:done]))) as advance:
-        prepared = ahead(lambda ids: (ids, *tokens.batch(ids)), batches[done:])
-        for k, (ids, input_ids, mask) in enumerate(prepared, start=done + 1):
+    with torch.inference_mode(), bar(out.label, sum(map(len, batches)), done=sum(map(len, batches[:done]))) as advance:
+        prepared = ahead(lambda ids: (ids, tokens.batch(ids)), batches[done:])
+        for k, (ids, inputs) in enumerate(prepared, start=done + 1):
             with computing:
-                part = encoder(input_ids.to(device), mask.to(device))  # (b, d)
+                part = encoder(*(x.to(device) for x in inputs))  # (b, d)
             with np.errstate(over="ignore"):  # told below, with the nodes
                 kept = part.float().cpu().numpy().astype(np.float16)
             check_rows(kept, out.label, "features", ADVICE, ids)
@@ -116,6 +121,9 @@ def export_features(encoder: Encoder, tokens: Tokens, out: Folder, precision: st
                 values.flush()
                 saved = time.perf_counter()
                 write_json(progress, {"batches": k, "seconds": before + saved - start})
+    again = np.flatnonzero(first != np.arange(n))
+    for ids in (again[lo : lo + COPIED] for lo in range(0, len(again), COPIED)):
+        values[ids] = values[first[ids]]
     values.flush()
     progress.unlink(missing_ok=True)
     return before + time.perf_counter() - start

@@ -64,7 +64,7 @@ SAMPLING = ("batch_nodes", "part_nodes", "fanout", "max_neighbors", "gnn_lr")
 Kind = Literal["gas", "sage"]
 
 
-@stage(version=2)
+@stage(version=3)
 def joint(
     out: Folder,
     kind: Kind,
@@ -272,11 +272,15 @@ class JointModel(nn.Module):
         """Features (m, d) of the nodes, with gradients unless they are fixed.
 
         Chunks hold nodes of similar length, for less padding. A chunk is given its node ids alone and reads its tokens
-        itself, so that neither tokens nor activations of all nodes are ever there at once.
+        itself, so that neither tokens nor activations of all nodes are ever there at once. Equal attributes are encoded
+        once.
         """
         if self.features is not None:
             return take_rows(self.features, nodes).to(device)
         assert tokens is not None
+        distinct, same = tokens.distinct(nodes)
+        if same is not None:
+            return self.encode(tokens, distinct, device)[torch.from_numpy(same).to(device)]
         size = self.chunk_nodes or len(nodes)
         if len(nodes) <= size:
             return self._chunk(tokens, torch.from_numpy(nodes).to(device))

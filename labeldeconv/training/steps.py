@@ -69,8 +69,7 @@ def encoder_autocast(
     device = next(encoder.parameters()).device
     if resolved_precision(precision, device) == "bfloat16" and tokens.num_nodes:
         longest = np.argpartition(tokens.lengths, -min(TRIED, tokens.num_nodes))[-TRIED:]
-        input_ids, mask = tokens.batch(longest)
-        compute_in_float32_where_needed(encoder, input_ids.to(device), mask.to(device), training)
+        compute_in_float32_where_needed(encoder, *(x.to(device) for x in tokens.batch(longest)), training=training)
     return autocast(precision, device)
 
 

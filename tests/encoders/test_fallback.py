@@ -225,7 +225,7 @@ def test_encoders_of_our_own_compute_in_bfloat16(name, training, request, caplog
     longest = max(map(len, rows))
     ids = torch.tensor([row + [encoder.pad_id] * (longest - len(row)) for row in rows])
     mask = torch.tensor([[1] * len(row) + [0] * (longest - len(row)) for row in rows])
-    assert compute_in_float32_where_needed(encoder, ids, mask, training) == []
+    assert compute_in_float32_where_needed(encoder, ids, mask, training=training) == []
     with LOW, torch.set_grad_enabled(training):
         found = encoder(ids, mask)
     assert torch.cosine_similarity(found.float(), expected)[0] > 0.99

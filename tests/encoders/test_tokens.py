@@ -7,7 +7,15 @@ import torch
 from labeldeconv.encoders import tokens as module
 from labeldeconv.encoders.base import Tokenizer
 from labeldeconv.encoders.pretrained import Pretrained, load_encoder
-from labeldeconv.encoders.tokens import ahead, epoch_batches, length_batches, tokens, write_tokens
+from labeldeconv.encoders.tokens import (
+    Tokens,
+    ahead,
+    epoch_batches,
+    first_of_equal_rows,
+    length_batches,
+    tokens,
+    write_tokens,
+)
 from labeldeconv.encoders.values import NumberEncoder
 from labeldeconv.graph.texts import Texts
 from labeldeconv.settings.models import EncoderConfig
@@ -108,3 +116,39 @@ def test_ahead_keeps_order_prepares_early_and_passes_errors_on():
         next(used)
     assert made[:3] == [1, 2, 0]
     assert list(ahead(prepare, [])) == []
+
+
+def rows_of(rows):
+    """Rows of token ids as a flat array and offsets."""
+    return np.array([t for row in rows for t in row], np.uint16), np.cumsum([0, *map(len, rows)])
+
+
+@pytest.mark.parametrize("block", [1, 3, 1 << 12])
+def test_the_first_of_equal_rows_is_found(block, monkeypatch):
+    monkeypatch.setattr(module, "ROWS", block)
+    rng = np.random.default_rng(0)
+    rows = [tuple(rng.integers(0, 3, rng.integers(0, 4))) for _ in range(200)]  # empty rows too, many equal
+    known = {}
+    expected = [known.setdefault(row, i) for i, row in enumerate(rows)]
+    assert first_of_equal_rows(*rows_of(rows)).tolist() == expected
+
+
+def test_rows_of_one_hash_are_not_taken_for_equal(monkeypatch):
+    monkeypatch.setattr(module, "_row_hashes", lambda flat, offsets: np.zeros(len(offsets) - 1, np.uint64))
+    rows = [[1, 2], [1, 3], [1, 2], [1], [5, 6]]
+    assert first_of_equal_rows(*rows_of(rows)).tolist() == [0, 1, 0, 3, 4]
+
+
+def test_order_and_place_count_for_equality():
+    assert first_of_equal_rows(*rows_of([[1, 2], [2, 1], [1, 2, 0], [0, 1, 2]])).tolist() == [0, 1, 2, 3]
+
+
+def test_distinct_attributes_of_some_nodes():
+    store = Tokens(*rows_of([[7], [8, 8], [7], [9], [8, 8]]), pad_id=0)
+    nodes = np.array([4, 2, 3, 0])
+    distinct, same = store.distinct(nodes)
+    assert [store.ids[store.offsets[i]] for i in distinct[same]] == [8, 7, 9, 7]
+    assert len(distinct) == 3
+    alone = np.array([3, 1, 0])
+    assert store.distinct(alone)[0] is alone
+    assert store.distinct(alone)[1] is None

@@ -186,6 +186,22 @@ def test_on_another_device_training_resuming_and_exporting_give_the_same(store, 
     assert np.abs(here).sum(1).min() > 0
 
 
+def test_equal_attributes_go_through_the_encoder_once_with_equal_gradients(store):
+    """Without dropout; 40 nodes have 15 different texts."""
+    a, b = objective().eval(), objective().eval()
+    ids = np.arange(n)
+    a(ids, *store.batch(ids)).backward()
+    (batch,) = loop._prepare(store, [ids])
+    assert [len(x) for x in batch.inputs] == [15, 15]
+    b(batch.ids, *batch.inputs, same=batch.same).backward()
+    for (name, p), q in zip(a.named_parameters(), b.parameters(), strict=True):
+        if p.grad is not None:
+            torch.testing.assert_close(p.grad, q.grad, atol=1e-6, rtol=1e-4, msg=name)
+    (batch,) = loop._prepare(store, [np.array([3, 1, 2])])
+    assert batch.same is None
+    assert torch.equal(batch.inputs[0], store.batch(np.array([3, 1, 2]))[0])
+
+
 def test_accumulation_equals_one_large_batch(store, tmp_path):
     """Without dropout, gradients of a group equal those of the joined batch."""
     a, b = objective().eval(), objective().eval()

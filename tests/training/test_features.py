@@ -14,7 +14,7 @@ from labeldeconv.testing import encoded
 from labeldeconv.training import features as module
 from labeldeconv.training.features import beside, export_features, features, given
 
-TEXTS = Texts.from_strings("x" * (1 + i % 17) for i in range(50))
+TEXTS = Texts.from_strings(f"{i:02d}" + "x" * (i % 15) for i in range(50))
 
 
 @pytest.fixture
@@ -111,3 +111,23 @@ def test_beside_standardises_both_kinds(tmp_path, monkeypatch, nodes):
     np.testing.assert_allclose(both.values, expected, atol=5e-3)
     np.testing.assert_allclose(both.mean, counted.mean(0), atol=1e-3)
     assert both.values.dtype == np.float16
+
+
+def test_equal_attributes_are_encoded_once_and_get_equal_features(tmp_path, monkeypatch):
+    encoder = load_encoder(EncoderConfig(name="tiny"))
+    texts = [f"{i % 7}" * (1 + i % 7) for i in range(40)]
+    for name in ("tokens", "once", "all"):
+        (tmp_path / name).mkdir()
+    store = write_tokens(encoder.tokenizer_part, Texts.from_strings(texts), 32, tmp_path / "tokens")
+    seen = []
+    encoder.register_forward_hook(lambda module, inputs, output: seen.append(len(output)))
+    monkeypatch.setattr(module, "COPIED", 4)
+    export_features(encoder, store, Folder(tmp_path / "once"))
+    assert sum(seen) == 7
+    store.__dict__["first"] = np.arange(40)  # as if all differed
+    export_features(encoder, store, Folder(tmp_path / "all"))
+    assert sum(seen) == 7 + 40
+    once, every = (np.load(tmp_path / name / "values.npy") for name in ("once", "all"))
+    np.testing.assert_allclose(once, every, atol=2e-3)
+    np.testing.assert_array_equal(once[:7], once[7:14])
+    assert len(np.unique(once, axis=0)) == 7

@@ -60,7 +60,7 @@ def adj():
 
 @pytest.fixture
 def store(tmp_path):
-    return letter_tokens(n, tmp_path / "tokens")
+    return letter_tokens(n, tmp_path / "tokens", distinct=True)
 
 
 @pytest.fixture
@@ -270,6 +270,19 @@ def test_chunks_have_the_gradients_of_all_nodes_at_once(model, store, adj, chunk
     assert any(g.abs().sum() > 0 for name, g in expected.items() if name.startswith("encoder."))
     for name, gradient in found.items():
         torch.testing.assert_close(gradient, expected[name], atol=1e-6, rtol=1e-4, msg=name)
+
+
+def test_equal_attributes_are_encoded_once_with_the_gradients_of_all(model, adj, tmp_path):
+    repeated = letter_tokens(n, tmp_path / "repeated")  # 15 texts
+    seen = []
+    model.encoder.register_forward_hook(lambda module, inputs, output: seen.append(len(output)))
+    once = gradients(model, repeated, adj, None)
+    assert sum(seen) == 15
+    repeated.__dict__["first"] = np.arange(n)  # as if all differed
+    every = gradients(model, repeated, adj, None)
+    assert sum(seen) > 3 * 15
+    for name, gradient in every.items():
+        torch.testing.assert_close(once[name], gradient, atol=1e-6, rtol=1e-4, msg=name)
 
 
 def test_chunks_drop_out_the_same_when_computed_again(model, store, adj, monkeypatch):
