@@ -184,16 +184,24 @@ def keep_first_layers(model: Any, layers: int) -> None:
     total = settings.num_hidden_layers
     if layers > total:
         raise ConfigError(f"encoder.layers: at most {total} for this encoder, got {layers}")
+    found = layer_list(model, total)
+    if found is None:
+        raise ConfigError(f"encoder.layers: {type(model).__name__} has no list of {total} layers to cut")
+    name, module = found
+    parent = model.get_submodule(name.rpartition(".")[0])
+    setattr(parent, name.rpartition(".")[2], module[:layers])
+    settings.num_hidden_layers = layers
+    if getattr(settings, "layer_types", None):  # ModernBERT, Gemma: which attention each layer has
+        settings.layer_types = settings.layer_types[:layers]
+    _fit_to_layers(model, module[:layers], layers / total)
+
+
+def layer_list(model: nn.Module, total: int) -> tuple[str, nn.ModuleList] | None:
+    """The list of a model's `total` layers and its name; None where there is none."""
     for name, module in model.named_modules():
         if isinstance(module, nn.ModuleList) and len(module) == total:
-            parent = model.get_submodule(name.rpartition(".")[0])
-            setattr(parent, name.rpartition(".")[2], module[:layers])
-            settings.num_hidden_layers = layers
-            if getattr(settings, "layer_types", None):  # ModernBERT, Gemma: which attention each layer has
-                settings.layer_types = settings.layer_types[:layers]
-            _fit_to_layers(model, module[:layers], layers / total)
-            return
-    raise ConfigError(f"encoder.layers: {type(model).__name__} has no list of {total} layers to cut")
+            return name, module
+    return None
 
 
 @torch.no_grad()

@@ -49,6 +49,10 @@ class Tokens(Artefact):
         """Tokens per node (n,)."""
         return np.diff(self.offsets)
 
+    def lengths_of(self, nodes: np.ndarray) -> np.ndarray:
+        """Tokens of each of the given nodes (b,)."""
+        return np.asarray(self.offsets[nodes + 1]) - np.asarray(self.offsets[nodes])
+
     @cached_property
     def first(self) -> np.ndarray:
         """Of every node the first node with the same tokens (n,): itself, unless its attribute was there before."""
@@ -64,8 +68,7 @@ class Tokens(Artefact):
 
     def batch(self, nodes: np.ndarray) -> tuple[Tensor, ...]:
         """Input ids and mask (b, t) of the given nodes, padded to the longest of them."""
-        starts = np.asarray(self.offsets[nodes])
-        lengths = np.asarray(self.offsets[nodes + 1]) - starts
+        starts, lengths = np.asarray(self.offsets[nodes]), self.lengths_of(nodes)
         mask = np.arange(lengths.max(initial=1)) < lengths[:, None]  # (b, t)
         input_ids = np.full(mask.shape, self.pad_id, dtype=np.int64)
         input_ids[mask] = self.ids[flat_rows(starts, lengths)]

@@ -38,6 +38,7 @@ from labeldeconv.training.encoder import Head, LinearHead, PsiHead, TrainedEncod
 from labeldeconv.training.features import Features, beside, features
 from labeldeconv.training.gnn import Taught, TrainedGNN, gnn, output_start
 from labeldeconv.training.steps import resolved_precision
+from labeldeconv.training.token_states import token_states
 
 
 @dataclass(frozen=True, eq=False)
@@ -137,6 +138,24 @@ class Run:
         texts, pretrained = (graph or self.graph).texts, self.encoder.pretrained
         return tokens(texts, pretrained.tokenizer, self.settings.encoder.max_tokens, pretrained.files_key(texts))
 
+    def inputs(self, start: TrainedEncoder | None = None, graph: AttributedGraph | None = None) -> Tokens:
+        """What the encoder trains on: tokens, or with `encoder.train_layers` the states of its frozen layers on them.
+
+        Args:
+            start: the phase that training goes on from. One that trained on the states of the first encoder has left
+                the trunk as it was; one that trained all layers has a trunk of its own.
+        """
+        number = self.settings.encoder.train_layers
+        if number is None:
+            return self.tokens(graph)
+        origin = self.encoder if start is None or self.has_first_trunk(start) else self.encoder.with_trained(start)
+        label = "trunk" if graph is None or graph is self.graph else "trunk of all"
+        return token_states.called(label)(self.tokens(graph), origin, number, self.training.precision, self.device)
+
+    def has_first_trunk(self, trained: TrainedEncoder) -> bool:
+        """Whether the trunk of a trained encoder is that of the encoder which the run started from."""
+        return trained.trunk is not None and trained.trunk == self.inputs().content_key
+
     def encode(self) -> Features:
         """X_PNE of the training graph: features of the encoder as it is at the start."""
         return features.called("encode")(self.tokens(), self.encoder, self.training.precision, self.device)
@@ -144,7 +163,9 @@ class Run:
     def features(self, trained: TrainedEncoder | None, label: str = "features") -> Features:
         """Features of all nodes, of the whole graph: Algorithm 1, line 12."""
         weights = self.encoder.with_trained(trained)
-        return features.called(label)(self.tokens(self.whole), weights, self.training.precision, self.device)
+        split = trained is not None and self.has_first_trunk(trained)
+        read = self.inputs(graph=self.whole) if split else self.tokens(self.whole)
+        return features.called(label)(read, weights, self.training.precision, self.device)
 
     def psi(self, start: TrainedGNN | None = None, heads: int = 1) -> PsiHead:
         """psi of the GNN as the head behind the encoder, fresh or from a trained GNN; `heads` times as many outputs."""
@@ -179,7 +200,7 @@ class Run:
         settings = self.training if epochs is None else self.training.model_copy(update={"epochs": epochs})
         gold = None if pseudo_weight is None else self.graph.split.roles == 0
         weights = self.encoder.with_trained(start)
-        arguments = (self.tokens(), weights, head or self.psi(), targets, nodes, settings, self.settings.seed)
+        arguments = (self.inputs(start), weights, head or self.psi(), targets, nodes, settings, self.settings.seed)
         return train.called(label)(*arguments, pseudo_weight, gold, self.device)
 
     def gnn(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from math import ceil
 
+from labeldeconv.errors import ConfigError
 from labeldeconv.graph.attributed import AttributedGraph
 from labeldeconv.methods.base import Complexity, Learned, Run, Work, method
 from labeldeconv.propagation.sampling import metis
@@ -36,8 +37,17 @@ def _exports_inside(settings: Config) -> int:
 
 
 def _needs_metis(run: Run) -> None:
-    convolutions(run.architecture.sample)
+    _needs_convolutions(run)
     metis()
+
+
+def _needs_convolutions(run: Run) -> None:
+    if run.settings.encoder.train_layers is not None:
+        raise ConfigError(
+            "encoder.train_layers: joint training trains the whole encoder, and every step encodes halo nodes anew; "
+            f"leave it unset, got {run.settings.encoder.train_layers}"
+        )
+    convolutions(run.architecture.sample)
 
 
 @method(
@@ -64,7 +74,7 @@ def joint_gas(run: Run) -> Learned:
     work=_sage_work,
     epochs=lambda settings: settings.joint.epochs,
     complexity=COMPLEXITY,
-    needs=lambda run: convolutions(run.architecture.sample),
+    needs=_needs_convolutions,
     color=6,
 )
 def joint_sage(run: Run) -> Learned:

@@ -27,6 +27,7 @@ from labeldeconv.runs.fit import (
     SHORT_KEY,
     Parts,
     Result,
+    check_split,
     dotted,
     fit_graph,
     name_of,
@@ -269,6 +270,7 @@ def _cells(
             run.architecture.sample  # noqa: B018 (built, so that options that do not fit are told now)
             try:
                 known.needs(run)
+                check_split(run, known)
                 out.append(_Cell(settings, varied, own, graphs[place]))
             except LabelDeconvError as obstacle:
                 if methods != "all":

@@ -21,6 +21,7 @@ from torch import nn
 from labeldeconv.data.catalog import suggestions
 from labeldeconv.data.opening import open_data
 from labeldeconv.encoders.pretrained import Pretrained, Weights
+from labeldeconv.encoders.trunk import SplitEncoder
 from labeldeconv.errors import ConfigError
 from labeldeconv.gnns.architecture import Architecture
 from labeldeconv.gnns.base import GNN, GNNS
@@ -41,6 +42,7 @@ from labeldeconv.training.capacity import largest_batch
 
 MOST_BYTES = 48  # of a part of a folder's name; a whole name may have 255, and there are five parts
 SHORT_KEY = 8  # characters of the key in the name of a default folder
+_splits: set[tuple[str, int]] = set()  # encoders, by content, that were found to split before so many last layers
 
 
 @dataclass(frozen=True)
@@ -325,6 +327,7 @@ def fit_graph(
     work = begin_run(out)
     with open_metrics(settings.log, work, out.name, settings.model_dump()) as log, session(cache, log) as account:
         method.needs(run)
+        check_split(run, method)
         _warn_of_attributes(run, method)
         largest = largest_batch_of(run, method, memory_mib) if find_batch else None
         learned = method.learn(_adapted(run, method))
@@ -336,6 +339,16 @@ def fit_graph(
     return Result.of(written)
 
 
+def check_split(run: Run, method: Method) -> None:
+    """Refuse `encoder.train_layers` for an encoder that cannot be split, before anything runs."""
+    number, pretrained = run.settings.encoder.train_layers, run.encoder.pretrained
+    if number is None or not method.work(run.graph, run.settings, run.architecture.hops).trained:
+        return
+    if (pretrained.content_key, number) not in _splits:
+        SplitEncoder(pretrained.load(), number)
+        _splits.add((pretrained.content_key, number))
+
+
 def largest_batch_of(run: Run, method: Method, memory_mib: float | None = None) -> int | None:
     """Most nodes of `encoder.max_tokens` tokens in a training step of the encoder with psi that fits the run's device.
 
@@ -345,7 +358,7 @@ def largest_batch_of(run: Run, method: Method, memory_mib: float | None = None) 
         logger.info("largest batch: %s trains no encoder", method.name)
         return None
     most = run.settings.encoder.max_tokens
-    return largest_batch(run.encoder, run.psi(), run.tokens(), run.task, run.training, most, run.device, memory_mib)
+    return largest_batch(run.encoder, run.psi(), run.inputs(), run.task, run.training, most, run.device, memory_mib)
 
 
 def default_folder(run: Run, parts: Parts) -> Path:
@@ -389,7 +402,9 @@ def _adapted(run: Run, method: Method) -> Run:
     """The run whose encoder has learned neighbourhoods first, if the settings ask for it and the method takes it."""
     if run.settings.encoder.adapt == "none" or not method.adapts:
         return run
-    return replace(run, encoder=run.encoder.with_trained(predict_neighbourhoods(run)))
+    whole = run.settings.encoder.model_copy(update={"train_layers": None})  # all of it is adapted
+    adapting = replace(run, settings=run.settings.model_copy(update={"encoder": whole}))
+    return replace(run, encoder=run.encoder.with_trained(predict_neighbourhoods(adapting)))
 
 
 def _result(run: Run, learned: Learned, used: Sequence[Use]) -> dict[str, Any]:

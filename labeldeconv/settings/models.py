@@ -55,6 +55,9 @@ class EncoderConfig(Settings):
     """A name from `labeldeconv list`, a Hugging Face hub id, a local folder, 'COLUMN=ENCODER,...' or 'module:Name'."""
     layers: Count | None = None
     """Keep only this many first layers; None keeps all."""
+    train_layers: Count | None = None
+    """Train only this many last layers; None trains all. The layers before them run once, in evaluation mode, and their
+    token states are kept on disk in float16 for all methods and seeds: 2 bytes x tokens x width."""
     pooling: Literal["mean", "first"] = "mean"
     """Mean over the attributes' tokens, or the first token."""
     adapt: Literal["none", "giant"] = "none"

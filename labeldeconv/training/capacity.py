@@ -22,6 +22,7 @@ from torch import Tensor, nn
 from labeldeconv.encoders.base import Encoder
 from labeldeconv.encoders.pretrained import Weights
 from labeldeconv.encoders.tokens import Tokens
+from labeldeconv.encoders.trunk import TokenStates, split_for
 from labeldeconv.encoders.vocabulary import used_vocabulary
 from labeldeconv.errors import ConfigError
 from labeldeconv.graph.task import Task
@@ -165,11 +166,11 @@ def training_step(
     device: torch.device,
 ) -> Iterator[Step]:
     """A function that makes one whole training step on any number of nodes of full length."""
-    model = encoder.load()
+    model = split_for(encoder.load(), tokens)
     targets = Uniform(task.num_classes)
     behind = head.build(model.dim, targets, np.arange(1))
     objective = Objective(model, behind, targets, task, settings.dropout).to(device)
-    row, mask = full_row(model, tokens, max_tokens)
+    row = full_row(model, tokens, max_tokens)
     with used_vocabulary(model, tokens):
         if settings.gradient_checkpointing:
             model.enable_gradient_checkpointing()
@@ -178,7 +179,7 @@ def training_step(
         objective.train()
 
         def step(size: int) -> None:
-            batch = Prepared(np.zeros(size, np.int64), (row.repeat(size, 1), mask.repeat(size, 1)))
+            batch = Prepared(np.zeros(size, np.int64), tuple(x.repeat(size, *[1] * (x.ndim - 1)) for x in row))
             try:
                 _step(objective, optimizer, [batch], settings.clip, computing, device)
             finally:
@@ -200,8 +201,12 @@ class Uniform(nn.Module):
 
 
 def full_row(encoder: Encoder, tokens: Tokens, max_tokens: int) -> tuple[Tensor, ...]:
-    """Tokens and mask (1, t) of a node of full length: a made-up text, or of records and files the longest node."""
+    """Tokens and mask (1, t) of a node of full length: a made-up text, or of records and files the longest node.
+
+    For an encoder that goes on from token states (1, t, w) these are 0.
+    """
     if encoder.takes == "record" or encoder.opens_files:
         return tokens.batch(np.array([int(np.argmax(tokens.lengths))]))
     row = torch.tensor(encoder.tokenize([f"{encoder.probe} " * max_tokens], max_tokens))
-    return row, torch.ones_like(row)
+    states = (tokens.states,) if isinstance(tokens, TokenStates) else ()
+    return row, torch.ones_like(row), *(torch.zeros(*row.shape, x.shape[1], dtype=torch.float16) for x in states)

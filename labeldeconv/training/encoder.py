@@ -23,6 +23,7 @@ from torch import Tensor, nn
 from labeldeconv.encoders.base import Encoder
 from labeldeconv.encoders.pretrained import Weights
 from labeldeconv.encoders.tokens import Tokens, ahead, epoch_batches
+from labeldeconv.encoders.trunk import TokenStates, split_for
 from labeldeconv.encoders.vocabulary import used_vocabulary
 from labeldeconv.gnns.architecture import Architecture
 from labeldeconv.gnns.base import Psi
@@ -221,6 +222,7 @@ class TrainedEncoder(Artefact):
         encoder_nodes: nodes that went through the encoder, epochs counted.
         batch, subgraph: mean |B| and |G(B)| of a step; they differ in joint training only.
         seconds: of all attempts; `step_seconds` by part of the step, of the last attempt.
+        trunk: key of the token states that the last layers were trained on; None where all layers were.
     """
 
     encoder: Path
@@ -234,6 +236,7 @@ class TrainedEncoder(Artefact):
     subgraph: float
     seconds: float
     step_seconds: dict[str, float]
+    trunk: str | None = None
 
 
 @stage(version=3)
@@ -252,11 +255,13 @@ def train(
 ) -> TrainedEncoder:
     """Train the encoder and its head on the targets of `nodes` (m,).
 
+    Given `TokenStates` in place of tokens, only the encoder's last layers train; its first ones gave the states.
+
     Args:
         pseudo_weight: share of the nodes that are not `gold` (n,) in the loss; None is one plain mean.
     """
     torch.manual_seed(seed)
-    model = encoder.load()
+    model = split_for(encoder.load(), tokens)
     goal = targets.build()
     behind = head.build(model.dim, goal, nodes)
     objective = Objective(model, behind, goal, targets.task, settings.dropout, pseudo_weight, gold).to(device)
@@ -280,6 +285,7 @@ def train(
         subgraph=batch,
         seconds=run.seconds,
         step_seconds={part: round(seconds, 3) for part, seconds in run.parts.items()},
+        trunk=tokens.content_key if isinstance(tokens, TokenStates) else None,
     )
 
 

@@ -7,15 +7,18 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Annotated
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from labeldeconv.encoders.base import Encoder
 from labeldeconv.encoders.pretrained import Weights
 from labeldeconv.encoders.tokens import Tokens, ahead, length_batches
+from labeldeconv.encoders.trunk import split_for
 from labeldeconv.progress import bar
 from labeldeconv.stages.files import write_json
 from labeldeconv.stages.keys import Idle
@@ -51,8 +54,11 @@ def features(
     precision: str,
     device: Annotated[torch.device, Idle] = torch.device("cpu"),
 ) -> Features:
-    """Features of all nodes: X_PNE of the pre-trained encoder, or F of a trained one."""
-    model = encoder.load().to(device)
+    """Features of all nodes: X_PNE of the pre-trained encoder, or F of a trained one.
+
+    From `TokenStates` in place of tokens the encoder's last layers go on; its first ones must be those that gave them.
+    """
+    model = split_for(encoder.load(), tokens).to(device)
     seconds = export_features(model, tokens, out, precision)
     values = np.load(out.path / "values.npy", mmap_mode="r")
     return Features(values, tokens.num_nodes, seconds)
@@ -92,38 +98,68 @@ def beside(out: Folder, X: Features, other: Features, nodes: np.ndarray | None =
 
 def export_features(encoder: Encoder, tokens: Tokens, out: Folder, precision: str = "auto") -> float:
     """Write values.npy (n, d) float16 into the folder, longest first; returns the seconds of all attempts."""
-    n = tokens.num_nodes
+    n, first = tokens.num_nodes, tokens.first
     device = next(encoder.parameters()).device
+    encoder.eval()
+    computing = encoder_autocast(encoder, tokens, precision, training=False)
+
+    def compute(*inputs: Tensor) -> Tensor:
+        with computing:
+            return encoder(*inputs)  # (b, d)
+
+    def write(values: np.ndarray, ids: np.ndarray, part: Tensor) -> None:
+        with np.errstate(over="ignore"):  # told below, with the nodes
+            kept = part.float().cpu().numpy().astype(np.float16)
+        check_rows(kept, out.label, "features", ADVICE, ids)
+        values[ids] = kept
+
+    values, seconds = pass_over(tokens, out, "values", (n, encoder.dim), device, compute, write)
+    again = np.flatnonzero(first != np.arange(n))
+    for ids in (again[lo : lo + COPIED] for lo in range(0, len(again), COPIED)):
+        values[ids] = values[first[ids]]
+    values.flush()
+    return seconds
+
+
+def pass_over(
+    tokens: Tokens,
+    out: Folder,
+    name: str,
+    shape: tuple[int, int],
+    device: torch.device,
+    compute: Callable[..., Tensor],
+    write: Callable[[np.ndarray, np.ndarray, Tensor], None],
+) -> tuple[np.memmap, float]:
+    """Send every distinct attribute through `compute`, longest first, into a float16 memory map; resumable.
+
+    Args:
+        name: of the file, without .npy.
+        shape: of the memory map.
+        compute: inputs of the encoder to a tensor, without gradients.
+        write: puts such a tensor, of the nodes `ids` (b,), into the memory map.
+
+    Returns:
+        The memory map, and the seconds of all attempts.
+    """
     most = CPU_TOKENS if device.type == "cpu" else GPU_TOKENS
     lengths = tokens.lengths
-    first = tokens.first
-    batches = length_batches(lengths, np.flatnonzero(first == np.arange(n)), BATCH_NODES, most)
-    path, progress = out.path / "values.npy", out.path / "progress.json"
+    batches = length_batches(lengths, np.flatnonzero(tokens.first == np.arange(len(lengths))), BATCH_NODES, most)
+    path, progress = out.path / f"{name}.npy", out.path / "progress.json"
     done, before = 0, 0.0
     if path.exists() and progress.exists():
         state = json.loads(progress.read_text())
         done, before = state["batches"], state["seconds"]
-    values = np.lib.format.open_memmap(path, mode="r+" if done else "w+", dtype=np.float16, shape=(n, encoder.dim))
-    encoder.eval()
-    computing = encoder_autocast(encoder, tokens, precision, training=False)
+    values = np.lib.format.open_memmap(path, mode="r+" if done else "w+", dtype=np.float16, shape=shape)
     start = saved = time.perf_counter()
     with torch.inference_mode(), bar(out.label, sum(map(len, batches)), done=sum(map(len, batches[:done]))) as advance:
         prepared = ahead(lambda ids: (ids, tokens.batch(ids)), batches[done:])
         for k, (ids, inputs) in enumerate(prepared, start=done + 1):
-            with computing:
-                part = encoder(*(x.to(device) for x in inputs))  # (b, d)
-            with np.errstate(over="ignore"):  # told below, with the nodes
-                kept = part.float().cpu().numpy().astype(np.float16)
-            check_rows(kept, out.label, "features", ADVICE, ids)
-            values[ids] = kept
+            write(values, ids, compute(*(x.to(device) for x in inputs)))
             advance(len(ids), tokens=int(lengths[ids].sum()))
             if time.perf_counter() - saved > SAVE_SECONDS:
                 values.flush()
                 saved = time.perf_counter()
                 write_json(progress, {"batches": k, "seconds": before + saved - start})
-    again = np.flatnonzero(first != np.arange(n))
-    for ids in (again[lo : lo + COPIED] for lo in range(0, len(again), COPIED)):
-        values[ids] = values[first[ids]]
     values.flush()
     progress.unlink(missing_ok=True)
-    return before + time.perf_counter() - start
+    return values, before + time.perf_counter() - start

@@ -8,6 +8,8 @@ import torch
 import transformers as hf
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
 
+from labeldeconv.encoders.trunk import layers_of
+
 RESIDUES = "ALGVSREDTIPKFQNYMHWCXBOUZ"  # in ProtT5's order
 SMALL: dict[str, Any] = {
     "hidden_size": 32,
@@ -141,6 +143,9 @@ FAMILIES: dict[str, Callable[[Path], None]] = {
     "esmc": _esmc,
 }  # fmt: skip
 PROTEINS = ("prot-t5", "esm2", "esmc")
+SHARE_MORE = ("t5", "mt5", "prot-t5")  # a layer gives its position bias to the next one
+SPLIT = [name for name in FAMILIES if name not in SHARE_MORE]  # into a frozen trunk and trained layers
+NORMS_BEHIND = ("final_norm.weight", "emb_layer_norm_after.weight", "emb_layer_norm_after.bias", "model.norm.weight")
 TEXTS = ["a graph", "label deconvolution of nodes", "büßt 日本", "the label of a text that is longer than the others"]
 SEQUENCES = ["MKVLAAGW", "acd", "MJ*K", "MKTAYIAKQRQISFVKSHFSRQLEERLGLIEVQ"]
 
@@ -152,3 +157,15 @@ def save_family(name: str, folder: Path) -> Path:
         torch.manual_seed(0)
         FAMILIES[name](folder)
     return folder
+
+
+def frozen_in_place(encoder, train_layers):
+    """Only the last layers, and norms behind them, train and have dropout: the whole model runs in every step."""
+    layers = layers_of(encoder)
+    kept = {id(p) for layer in layers[len(layers) - train_layers :] for p in layer.parameters()}
+    for name, parameter in encoder.named_parameters():
+        parameter.requires_grad_(id(parameter) in kept or name.endswith(NORMS_BEHIND))
+    encoder.eval()
+    for layer in layers[len(layers) - train_layers :]:
+        layer.train()
+    return encoder

@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 import torch
 
-from labeldeconv import GNN, AttributedGraph, Cache, Learned, Method, Run, fit, method, session
+from labeldeconv import GNN, AttributedGraph, Cache, Learned, Method, Run, compare, fit, method, session
 from labeldeconv.encoders.pretrained import load_encoder
 from labeldeconv.errors import ConfigError
+from labeldeconv.labels.targets import TrueTargets
 from labeldeconv.methods.base import METHODS, Work, method_named
 from labeldeconv.propagation.adjacency import convolve
 from labeldeconv.runs.directory import RunDirectory
@@ -234,3 +235,92 @@ def test_what_a_method_is_unless_it_says_otherwise(graph):
     settings = load_config(None, {"train.epochs": 7})
     assert known.work(graph, settings, 2) == Work(0, 1, 1)
     assert known.epochs(settings) == 7
+
+
+TRUNK = {**QUICK, "encoder__train_layers": 1, "gnn__epochs": 2, "train__lr": 1e-2}
+
+
+def test_methods_and_seeds_share_the_states_of_a_frozen_trunk(graph, tmp_path):
+    place = {"out": tmp_path / "run", "cache": tmp_path / "cache"}
+    runs = [fit(graph, method=name, seed=seed, **place, **TRUNK) for name, seed in (("fne", 0), ("ld", 0), ("ld", 1))]
+    assert len({run.stages["trunk"] for run in runs}) == 1
+    assert "trunk" not in runs[0].cached
+    assert all("trunk" in run.cached for run in runs[1:])
+    assert "trunk of all" not in runs[0].stages
+    whole = fit(graph, method="fne", out=tmp_path / "whole", cache=tmp_path / "cache", **QUICK)
+    assert "trunk" not in whole.stages
+    assert whole.stages["train"] != runs[0].stages["train"]
+
+
+def test_features_of_a_frozen_trunk_are_those_of_the_saved_encoder(graph, tmp_path):
+    result = fit(graph, method="fne", out=tmp_path / "run", cache=tmp_path / "cache", **TRUNK)
+    saved = fit(graph, method="pne", out=tmp_path / "again", **{**QUICK, "encoder": str(tmp_path / "run" / "encoder")})
+    np.testing.assert_allclose(result.features, saved.features, atol=1e-2)
+    start = fit(graph, method="pne", out=tmp_path / "pne", **QUICK)
+    assert np.abs(start.features - saved.features).max() > 2e-2
+
+
+def test_the_states_of_an_inductive_run_are_of_train_nodes_and_then_of_all(graph, tmp_path):
+    result = fit(graph, method="fne", setting="inductive", out=tmp_path / "run", cache=tmp_path / "cache", **TRUNK)
+    assert {"trunk", "trunk of all"} <= set(result.stages)
+    assert result.stages["trunk"] != result.stages["trunk of all"]
+    rows = np.load(tmp_path / "cache" / result.stages["trunk"] / "starts.npy")
+    assert len(rows) == len(graph.split.train)
+
+
+def test_an_adapted_encoder_has_states_of_its_own(graph, tmp_path):
+    """All layers learn the neighbourhoods; the trunk of the encoder that comes out is a stage of that encoder."""
+    quick = {**TRUNK, "giant__coarsest": 2, "giant__cluster_size": 20, "giant__single_nodes": 0}
+    place = {"out": tmp_path / "run", "cache": tmp_path / "cache"}
+    adapted = fit(graph, method="fne", encoder__adapt="giant", **place, **quick)
+    plain = fit(graph, method="fne", **place, **quick)
+    assert adapted.stages["trunk"] != plain.stages["trunk"]
+    assert "train" in adapted.stages
+    whole = fit(graph, method="fne", encoder__adapt="giant", **place, **{**quick, "encoder__train_layers": 2})
+    assert "train 4" in whole.cached  # the neighbourhoods are learned by all layers, whatever trains behind
+
+
+@pytest.mark.parametrize("restart", [True, False])
+def test_glem_and_giant_go_on_from_the_states_of_the_first_encoder(graph, tmp_path, restart):
+    """Phases that start from one another leave the trunk as it is: one stage serves them all."""
+    glem = {"method": "glem", "glem__rounds": 2, "glem__restart": restart}
+    giant = {"method": "giant", "giant__coarsest": 2, "giant__cluster_size": 20}
+    for name, settings in (("glem", glem), ("giant", giant)):
+        result = fit(graph, out=tmp_path / name, cache=tmp_path / "cache", **settings, **TRUNK)
+        assert [label for label in result.stages if "trunk" in label] == ["trunk"]
+        assert len([label for label in result.stages if label.startswith("train")]) >= 2
+
+
+def test_a_phase_that_trained_all_layers_has_a_trunk_of_its_own(graph, tmp_path):
+    def two_phases(run: Run) -> Learned:
+        """A whole encoder first, its last layer then."""
+        targets = TrueTargets(run.graph.train_labels, run.task)
+        number = run.settings.encoder.model_copy(update={"train_layers": None})
+        whole = dataclasses.replace(run, settings=run.settings.model_copy(update={"encoder": number}))
+        first = whole.train(targets, run.graph.split.train, label="train all")
+        second = run.train(targets, run.graph.split.train, start=first)
+        assert first.trunk is None
+        assert second.trunk is not None
+        assert not run.has_first_trunk(second)
+        X = run.features(second)
+        return Learned(X, run.gnn(X), encoder=second)
+
+    result = fit(graph, method=two_phases, out=tmp_path / "run", cache=tmp_path / "cache", **TRUNK)
+    saved = fit(graph, method="pne", out=tmp_path / "again", **{**QUICK, "encoder": str(tmp_path / "run" / "encoder")})
+    np.testing.assert_allclose(result.features, saved.features, atol=1e-2)
+
+
+@pytest.mark.parametrize("name", ["joint-sage", "joint-gas"])
+def test_joint_training_takes_no_frozen_trunk(graph, tmp_path, name):
+    with pytest.raises(ConfigError, match=r"encoder.train_layers: joint training trains the whole encoder.*got 1"):
+        fit(graph, method=name, out=tmp_path / "run", cache=tmp_path / "cache", **TRUNK)
+
+
+def test_an_encoder_that_cannot_be_split_is_refused_before_anything_runs(graph, family, tmp_path):
+    quick = {**TRUNK, "encoder": family("t5")}
+    with pytest.raises(ConfigError, match=r"encoder.train_layers: T5EncoderModel cannot be split"):
+        fit(graph, method="ld", out=tmp_path / "run", cache=tmp_path / "cache", **quick)
+    assert not (tmp_path / "cache" / "features").exists()
+    assert fit(graph, method="pne", out=tmp_path / "run", cache=tmp_path / "cache", **quick).test >= 0
+    with pytest.raises(ConfigError, match=r"encoder.train_layers: T5EncoderModel cannot be split"):
+        compare(graph, methods=["pne", "ld"], gnns=["gcn"], seeds=1, out=tmp_path / "compared", **quick)

@@ -40,6 +40,7 @@ READ = {
     "encoder.layers": (PNE, 1, {"encode"}),
     "encoder.pooling": (PNE, "first", {"encode"}),
     "encoder.max_tokens": (PNE, 8, {"tokens"}),
+    "encoder.train_layers": ({**FNE, "encoder.train_layers": 2}, 1, {"trunk"}),
     "encoder.lora_rank": (FNE, 2, {"train"}),
     "labels.hops": (LD, 1, {"hops"}),
     "labels.alpha": (LD, 0.5, TRAIN),

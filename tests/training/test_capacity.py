@@ -10,6 +10,7 @@ from torch import nn
 
 from labeldeconv.encoders.pretrained import Pretrained, Weights
 from labeldeconv.encoders.tokens import Tokens, write_tokens
+from labeldeconv.encoders.trunk import TokenStates, layers_of
 from labeldeconv.errors import ConfigError
 from labeldeconv.gnns.architecture import Architecture
 from labeldeconv.graph.task import Task
@@ -166,6 +167,35 @@ def test_a_step_is_a_whole_one_on_nodes_of_full_length(parts):
     moved = [name for name, p in model.named_parameters() if not torch.equal(p, before[name])]
     assert len(moved) > len(before) / 2
     assert all(p.grad is None for p in model.parameters())
+
+
+def test_a_step_behind_a_frozen_trunk_is_one_of_the_last_layers(parts):
+    encoder, head, tokens, task = parts
+    states = TokenStates(
+        tokens.ids,
+        tokens.offsets,
+        tokens.pad_id,
+        np.zeros((len(tokens.ids), 32), np.float16),
+        tokens.offsets[:-1],
+        1,
+        0.0,
+    )
+    model = encoder.load()
+
+    class Given:
+        def load(self):
+            return model
+
+    before = {name: p.detach().clone() for name, p in model.named_parameters()}
+    sizes = []
+    layers_of(model)[1].register_forward_hook(lambda layer, args, out: sizes.append(tuple(out.shape)))
+    with training_step(Given(), head, states, task, TrainConfig(precision="float32", lr=0.1), 48, CPU) as step:
+        sizes.clear()
+        step(3)
+    assert sizes == [(3, 48, 32)]
+    moved = {name for name, p in model.named_parameters() if not torch.equal(p, before[name])}
+    assert moved
+    assert all("layer.1." in name for name in moved)
 
 
 @tells
