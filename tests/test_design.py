@@ -47,7 +47,7 @@ def test_a_gnn(tmp_path):
     from labeldeconv.testing import check_gnn
 
     check_gnn(run("A GNN")["SGC"])
-    assert len(fit("planted:40", gnn="sgc", gnn__layers=2, out=tmp_path / "r", **QUICK).gamma) == 3
+    assert len(fit("planted:40", method="ld", gnn="sgc", gnn__layers=2, out=tmp_path / "r", **QUICK).gamma) == 3
 
 
 def test_an_encoder(tmp_path):

@@ -41,7 +41,7 @@ def estimate(graph: AttributedGraph, config: Config) -> dict[str, Any]:
         "graph": graph.texts.lengths().sum() + 8 * graph.num_edges + 16 * n,
         "tokens": n * (2 * mean + 8),
         "features": asked.exports * 2 * n * encoder.dim,
-        "hop labels": 4 * n * hops * graph.num_classes if config.method in ("ld", "wo-ld") else 0,
+        "hop labels": 4 * n * hops * graph.num_classes if config.method in ("ld", "ld-heads", "wo-ld", "auto") else 0,
         "encoder and checkpoint": 16 * weights if asked.trained else 0,
     }
     seconds = {

@@ -12,7 +12,6 @@ os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 os.environ.setdefault("KMP_BLOCKTIME", "0")
 
 import typer
-from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
@@ -276,7 +275,7 @@ def ensemble(
     for column in ("run", "weight", "val", "test"):
         table.add_column(column, justify="left" if column == "run" else "right", overflow="fold")
     for member in found.members:
-        table.add_row(escape(member.run), f"{member.weight:.2f}", *_percents(member))
+        table.add_row(Text(printable(member.run)), f"{member.weight:.2f}", *_percents(member))
     table.add_section()
     table.add_row("best single", "", *_percents(found.best))
     table.add_row("ensemble", "", *_percents(found))

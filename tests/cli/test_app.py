@@ -87,7 +87,7 @@ def test_inspect_json(data):
 def test_inspect_text():
     text = invoke("inspect", "planted:200", "--encoder", "tiny")
     assert "homophily" in text
-    assert "estimate for ld with tiny and gcn" in text
+    assert "estimate for auto with tiny and gcn" in text
 
 
 def test_dry_run_trains_nothing(tmp_path):
