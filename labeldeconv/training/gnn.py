@@ -77,7 +77,7 @@ class Taught:
     weight: float
 
 
-@stage(version=2)
+@stage(version=3)
 def gnn(
     out: Folder,
     features: HasValues,
