@@ -59,7 +59,14 @@ SWAPPED: dict[type, type] = {
     ast.And: ast.Or, ast.Or: ast.And,
 }  # fmt: skip
 ANYTHING = "*"  # among the calls of a test: it may call every function
-FOUNDATION = ("errors", "progress", "registry", "stages", "settings", "graph")  # rooms that import no others
+LAYERS = (  # of docs/design.md, the lowest first: a room imports rooms of lower lines alone
+    ("errors", "progress", "registry"),
+    ("stages", "settings"),
+    ("graph", "propagation"),
+    ("data", "encoders", "gnns", "labels"),
+    ("training",),
+    ("methods",),
+)
 MEMORY = 8 << 30  # bytes a test may take: a wrong size must not take the machine
 STARTUP, SLOW = 15.0, 4.0  # a test hangs where it takes so many CPU seconds more than SLOW times the unchanged tests
 STILL = 60.0  # seconds without any CPU time: a deadlock, even on a busy machine
@@ -336,7 +343,7 @@ class Workshop:
         for name in KEPT:
             source, target = ROOT / name, folder / name
             if source.is_dir():
-                shutil.copytree(source, target, ignore=shutil.ignore_patterns("__pycache__"))
+                shutil.copytree(source, target)  # with times, so that what is compiled of it counts
             elif source.exists():
                 shutil.copy(source, target)
         self.sources = _hash([str(p.relative_to(folder)) for p in sorted((folder / "labeldeconv").rglob("*.py"))])
@@ -478,10 +485,20 @@ def _preload(folder: Path, rooms: list[str]) -> None:
     sys.path.insert(0, str(folder))
     imports = ["duckdb", "numba", "pydantic", "pytest", "scipy.sparse.csgraph", "sklearn.feature_extraction.text"]
     _load([*imports, "torch", "torch_geometric.nn", "transformers"])
-    if not {r.split("/")[0].removesuffix(".py") for r in rooms} & set(FOUNDATION):
-        below = [p for room in FOUNDATION for p in _modules(room)]
-        _load([".".join(p.relative_to(ROOT).with_suffix("").parts) for p in below])
+    below = [p for room in untouched(rooms) for p in _modules(room)]
+    _load([".".join(p.relative_to(ROOT).with_suffix("").parts) for p in below])
     sys.modules["torch"].set_num_threads(1)
+
+
+def untouched(rooms: list[str]) -> list[str]:
+    """Rooms that import none of the given ones, or of the given files."""
+    changed = {room.split("/")[0].removesuffix(".py") for room in rooms}
+    found: list[str] = []
+    for line in LAYERS:
+        found += [room for room in line if room not in changed]
+        if changed & set(line):
+            return found
+    return found
 
 
 def _load(modules: list[str]) -> None:

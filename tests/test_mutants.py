@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from benchmarks.mutants import ROOT, Mutant, draw, equivalents, files_for, mutants_of, shares
+from benchmarks.mutants import ROOT, Mutant, draw, equivalents, files_for, mutants_of, shares, untouched
 
 PACKAGE = ROOT / "labeldeconv"
 
@@ -127,3 +127,11 @@ assert path.read_text() == "before"
     done = subprocess.run([sys.executable, "-B", "-c", script], capture_output=True, text=True, cwd=ROOT)
     assert (done.returncode == 0) == allowed
     assert allowed or "outside of the copy" in done.stderr
+
+
+def test_rooms_that_do_not_import_what_is_changed():
+    foundation = ["errors", "progress", "registry", "stages", "settings"]
+    assert untouched(["labels/hops.py", "propagation"]) == [*foundation, "graph"]
+    assert untouched(["labels"]) == [*foundation, "graph", "propagation", "data", "encoders", "gnns"]
+    assert untouched(["errors.py"]) == ["progress", "registry"]
+    assert "training" in untouched(["methods"])
