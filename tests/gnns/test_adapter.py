@@ -2,6 +2,7 @@
 
 from functools import partial
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -194,3 +195,15 @@ def test_it_is_a_gnn_fed_by_the_graph():
 
 def _a_dict(in_dim, out_dim):
     return {}
+
+
+@pytest.mark.parametrize("kind", [np.array, torch.tensor])
+def test_arrays_that_a_maker_holds_are_in_its_key(kind):
+    """As an argument, and as an attribute of an object."""
+    keys = [maker_key(partial(GraphSAGE, kind(values))) for values in ([1.0, 2.0], [1.0, 3.0], [1.0, 2.0])]
+    assert keys[0] == keys[2] != keys[1]
+    parts = [nn.Identity() for _ in range(3)]
+    for part, values in zip(parts, ([1.0], [2.0], [1.0]), strict=True):
+        part.held = kind(values)
+    keys = [module_key(part) for part in parts]
+    assert keys[0] == keys[2] != keys[1]

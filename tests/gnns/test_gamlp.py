@@ -67,3 +67,10 @@ def test_attention_dropout_reaches_the_references_too():
     first, second = gnn._scores(z), gnn._scores(z)
     assert torch.equal(first[0], second[0])
     assert not torch.equal(first[2], second[2])
+
+
+def test_one_layer_is_a_linear_map_and_trains_nothing_else():
+    mlp = InitialResidualMLP(3, 8, 2, layers=1, alpha=0.5, dropout=0.5, norm="batch")
+    assert [name for name, _ in mlp.named_parameters()] == ["output.weight", "output.bias"]
+    x = torch.randn(n, 3)
+    torch.testing.assert_close(mlp(x), x @ mlp.output.weight.t() + mlp.output.bias)

@@ -143,3 +143,13 @@ def test_numbers_below_their_least_are_named(name, options, message):
     with pytest.raises(ConfigError, match=message):
         GNNS[name](d, c, hidden=8, **options)
     GNNS[name](d, c, hidden=8, **{option: value + 1 for option, value in options.items()})
+
+
+@pytest.mark.parametrize(("name", "stepwise", "psi_exact"), [
+    ("gcn", True, True), ("gat", True, True), ("revgat", True, True), ("gamlp", False, False), ("sagn", False, False),
+    ("spegcn", True, True), ("spegnn", True, True), ("gamlp without hop mlps", False, True),
+])  # fmt: skip
+def test_what_each_promises_of_steps_and_psi(name, stepwise, psi_exact):
+    """The contract suite checks what is promised, so that a promise taken back would go unnoticed."""
+    gnn = factory(name)(d, c)
+    assert (gnn.stepwise, gnn.steps() is not None, gnn.psi_exact) == (stepwise, stepwise, psi_exact)
