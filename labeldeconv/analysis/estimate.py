@@ -13,6 +13,7 @@ import torch
 from labeldeconv.encoders.base import Encoder
 from labeldeconv.encoders.pretrained import Pretrained
 from labeldeconv.encoders.tokens import Tokens
+from labeldeconv.encoders.trunk import SplitEncoder
 from labeldeconv.gnns.architecture import Architecture
 from labeldeconv.graph.attributed import AttributedGraph
 from labeldeconv.methods.base import Work, method_named
@@ -26,33 +27,44 @@ MIB = 1 << 20
 
 
 def estimate(graph: AttributedGraph, config: Config) -> dict[str, Any]:
-    """Tokens per node, and disk (MiB), memory (MiB) and seconds of `fit` with these settings and an empty cache."""
+    """Tokens per node, and disk (MiB), memory (MiB) and seconds of `fit` with these settings and an empty cache.
+
+    With `encoder.train_layers` features are counted as if the whole encoder made them, which is the most they can take.
+    """
     config = resolve(config)
     encoder = Pretrained(config.encoder).load()
     store, longest = _sample_tokens(encoder, graph, config.encoder.max_tokens)
     n, mean = graph.num_nodes, float(store.lengths.mean())
-    train_speed, export_speed = _speeds(encoder, store)
-    weights = sum(p.numel() for p in encoder.parameters())
     gnn = Architecture.of(config.gnn).sample
     hops = (gnn.hops if config.labels.hops is None else config.labels.hops) + 1
     asked = work(graph, config, gnn.hops)
+    weights, layers = sum(p.numel() for p in encoder.parameters()), _layers(encoder)
+    train_speed, export_speed = _speeds(encoder, store)
+    updated, states = weights, 0.0  # weights that train, tokens whose states are kept
+    if config.encoder.train_layers is not None and asked.trained:
+        layers, states = config.encoder.train_layers, n * mean
+        encoder = SplitEncoder(encoder, layers)
+        updated = sum(p.numel() for p in encoder.parameters() if p.requires_grad)
+        train_speed, _ = _speeds(encoder, store)
     rows = n * encoder.dim * (gnn.hops + 1) if gnn.feed == "rows" else 2 * n * encoder.dim
     disk = {
         "graph": graph.texts.lengths().sum() + 8 * graph.num_edges + 16 * n,
         "tokens": n * (2 * mean + 8),
+        "token states": 2 * encoder.dim * states,
         "features": asked.exports * 2 * n * encoder.dim,
         "hop labels": 4 * n * hops * graph.num_classes if config.method in ("ld", "ld-heads", "wo-ld", "auto") else 0,
-        "encoder and checkpoint": 16 * weights if asked.trained else 0,
+        "encoder and checkpoint": 4 * weights + 12 * updated if asked.trained else 0,
     }
     seconds = {
+        "token states": states / export_speed,
         "encoder training": asked.trained * mean / train_speed,
         "features": asked.exports * n * mean / export_speed,
         "gnn (at most)": asked.gnns * config.gnn.epochs * n * config.gnn.hidden * encoder.dim * 12 / _matmul_speed(),
     }
     widest = min(config.train.batch_tokens, config.train.batch_nodes * longest)
     memory = {
-        "encoder, gradients, AdamW": 16 * weights if asked.trained else 4 * weights,
-        "activations of a batch": widest * encoder.dim * 4 * 34 * _layers(encoder) if asked.trained else 0,
+        "encoder, gradients, AdamW": 4 * weights + (12 * updated if asked.trained else 0),
+        "activations of a batch": widest * encoder.dim * 4 * 34 * layers if asked.trained else 0,
         "features and GNN": 4 * rows + 16 * n * config.gnn.hidden,
         "adjacency": 24 * 2 * graph.num_edges,
     }
@@ -95,6 +107,8 @@ def _speeds(encoder: Encoder, store: Tokens) -> tuple[float, float]:
     """Tokens per second of a training step and of inference, on a batch of ordinary texts."""
     order = np.argsort(np.abs(store.lengths - np.median(store.lengths)), kind="stable")
     batch = store.batch(order[: max(1, min(len(order), int(PROBE_TOKENS / max(1.0, float(np.median(store.lengths))))))])
+    if isinstance(encoder, SplitEncoder):
+        batch = (*batch, encoder.states(*batch))
 
     def train() -> None:
         encoder(*batch).float().pow(2).sum().backward()

@@ -58,3 +58,18 @@ def test_the_estimate_is_of_resolved_settings():
     config = load_config(None, {"data": "planted", "encoder.name": "tiny"})
     plain, resolved = (estimate(graph, c)["disk_mib"] for c in (config, resolve(config)))
     assert plain == resolved
+
+
+def test_a_frozen_trunk_costs_disk_and_spares_memory():
+    graph = planted(80, seed=0).graph
+    config = {"method": "fne", "encoder.name": "tiny"}
+    whole, split, untrained = (
+        estimate(graph, load_config(None, {**config, **own}))
+        for own in ({}, {"encoder.train_layers": 1}, {"encoder.train_layers": 1, "method": "pne"})
+    )
+    assert whole["disk_mib"]["token states"] == untrained["disk_mib"]["token states"] == 0
+    states = 2 * 32 * 80 * split["tokens"]["mean"] / (1 << 20)
+    assert split["disk_mib"]["token states"] == pytest.approx(states, abs=0.06)
+    assert split["disk_mib"]["encoder and checkpoint"] < whole["disk_mib"]["encoder and checkpoint"]
+    assert split["memory_mib"] < whole["memory_mib"]
+    assert split["seconds"]["token states"] >= 0
