@@ -9,11 +9,29 @@ from __future__ import annotations
 import importlib
 import pkgutil
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any, Generic, TypeVar
 
 from labeldeconv.errors import ConfigError, nearest
 
 T = TypeVar("T")
+_trusted: ContextVar[bool] = ContextVar("trusted", default=False)
+
+
+@contextmanager
+def trusting(asked: bool = True) -> Iterator[None]:
+    """Inside, modules that a run directory names may be imported: its writer is trusted."""
+    before = _trusted.set(asked)
+    try:
+        yield
+    finally:
+        _trusted.reset(before)
+
+
+def imports_trusted() -> bool:
+    """Whether modules that a run directory names may be imported; not unless the user says so."""
+    return _trusted.get()
 
 
 class Registry(Mapping[str, T], Generic[T]):

@@ -1,7 +1,8 @@
 """What a run names, as far as it is known here.
 
 A run may be somebody else's, so that no module that its settings name is imported in order to look at it: a method or a
-GNN counts as known if it is one of labeldeconv's or was registered by the user in this process.
+GNN counts as known if it is one of labeldeconv's or was registered by the user in this process, or if the user says so
+(`--trust`, `labeldeconv.registry.trusting`).
 """
 
 from __future__ import annotations
@@ -9,12 +10,13 @@ from __future__ import annotations
 from labeldeconv.errors import DataError
 from labeldeconv.gnns.architecture import Architecture
 from labeldeconv.gnns.base import GNNS
+from labeldeconv.registry import imports_trusted
 from labeldeconv.runs.directory import RunDirectory
 
 
 def known_architecture(run: RunDirectory) -> Architecture | None:
     """The architecture of a run's GNN; None where the GNN is not known here."""
-    return Architecture.of(run.config().gnn) if run.gnn in GNNS else None
+    return Architecture.of(run.config().gnn) if run.gnn in GNNS or imports_trusted() else None
 
 
 def convolutions_of(run: RunDirectory) -> int:

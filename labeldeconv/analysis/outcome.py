@@ -13,9 +13,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from safetensors import safe_open
+from safetensors import SafetensorError, safe_open
 
 from labeldeconv.analysis.known import known_architecture
+from labeldeconv.errors import DataError
 from labeldeconv.graph.task import Task
 from labeldeconv.runs.directory import RunDirectory
 from labeldeconv.runs.spread import paired_p
@@ -93,10 +94,14 @@ def _run(run: RunDirectory) -> RunOutcome:
 def _psi(run: RunDirectory) -> tuple[float | None, float | None]:
     """Test score of psi on the run's features, and its agreement with the GNN; None where there is no psi to run."""
     weights, graph = run.psi_weights, run.graph
-    head = None if weights is None else _head(run, weights, graph.num_classes)
-    if weights is None or head is None:
-        return None, None
-    alone = psi_logits(head, weights, run.features)
+    try:
+        head = None if weights is None else _head(run, weights, graph.num_classes)
+        if weights is None or head is None:
+            return None, None
+        alone = psi_logits(head, weights, run.features)
+    except (SafetensorError, OSError, RuntimeError) as error:  # the last: weights of other shapes
+        told = str(error).splitlines()[0]
+        raise DataError(f"{weights}: not the weights of psi of {run.gnn}: {told}") from None
     whole = np.asarray(run.logits)
     multiclass = graph.task == "multiclass"
     same = alone.argmax(1) == whole.argmax(1) if multiclass else (alone > 0) == (whole > 0)

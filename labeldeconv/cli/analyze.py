@@ -15,6 +15,7 @@ from labeldeconv.cli.terminal import (
     MaxNodes,
     Out,
     Sets,
+    Trust,
     console,
     part_of,
     print_json,
@@ -38,7 +39,7 @@ Folder = Annotated[Path | None, typer.Option("--out", help="Folder that gets the
 
 
 @analyze.command("gamma")
-def gamma(run: Run, out: Folder = None, as_json: AsJson = False) -> None:
+def gamma(run: Run, out: Folder = None, trust: Trust = False, as_json: AsJson = False) -> None:
     """gamma over the training steps (the weight figure)."""
     from labeldeconv.analysis.weights import gamma_curves
 
@@ -63,6 +64,7 @@ def similarity(
     threshold: Annotated[float, typer.Option(min=0, max=1, help="Least text similarity of a pair.")] = 0.6,
     seed: Annotated[int, typer.Option(min=0, help="Of the draw of pairs.")] = 0,
     out: Folder = None,
+    trust: Trust = False,
     as_json: AsJson = False,
 ) -> None:
     """True and inverse labels of nodes with similar texts but different labels (the similarity figure)."""
@@ -101,6 +103,7 @@ def spectrum(
     config: ConfigFile = None,
     sets: Sets = None,
     out: Folder = None,
+    trust: Trust = False,
     as_json: AsJson = False,
 ) -> None:
     """Multiple eigenvalues, missing frequencies and whether phi is invertible (Appendix A.3, Assumption 1)."""
@@ -124,6 +127,7 @@ def bias(
     config: ConfigFile = None,
     sets: Sets = None,
     out: Folder = None,
+    trust: Trust = False,
     as_json: AsJson = False,
 ) -> None:
     """How far training on labels is from joint training on this graph, and so whether LD can help."""
@@ -143,7 +147,7 @@ def bias(
 
 
 @analyze.command("cost")
-def cost(run: Run, out: Folder = None, as_json: AsJson = False) -> None:
+def cost(run: Run, out: Folder = None, trust: Trust = False, as_json: AsJson = False) -> None:
     """Seconds, memory and encoder passes by method and stage (the runtime and complexity tables)."""
     from labeldeconv.analysis.cost import cost
 

@@ -32,6 +32,7 @@ from labeldeconv.cli.terminal import (
     Out,
     Quiet,
     Sets,
+    Trust,
     Verbose,
     Version,
     comparison_table,
@@ -246,6 +247,7 @@ def report(
     run: Annotated[Path, typer.Argument(help="A run directory of `fit`, or the folder of a `compare` or `sweep`.")],
     out: Annotated[Path | None, typer.Option(help="The HTML file; default report.html in that folder.")] = None,
     show: Annotated[bool, typer.Option("--open", help="Open it in a browser.")] = False,
+    trust: Trust = False,
     as_json: AsJson = False,
 ) -> None:
     """Write one self-contained HTML file: scores, curves, errors, costs and every node to look at."""

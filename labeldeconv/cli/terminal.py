@@ -18,6 +18,7 @@ from rich.text import Text
 
 from labeldeconv import __version__
 from labeldeconv.progress import PlainConsole, printable, show
+from labeldeconv.registry import trusting
 from labeldeconv.settings.models import Config
 from labeldeconv.settings.reading import load_config, parse_set
 
@@ -55,6 +56,13 @@ def _verbose(asked: bool) -> None:
         show(1)
 
 
+def _trust(context: typer.Context, asked: bool) -> None:
+    context.with_resource(trusting(asked))
+
+
+Trust = Annotated[
+    bool, typer.Option("--trust", callback=_trust, help="Import the modules that the run names; they run code.")
+]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", callback=_quiet, help="Only warnings on stderr, no progress.")]
 Verbose = Annotated[bool, typer.Option("--verbose", "-v", callback=_verbose, help="Also say where stages work.")]
 Version = Annotated[bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")]

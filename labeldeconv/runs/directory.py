@@ -8,7 +8,6 @@ directories whose `compare.json` names those that belong to it.
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import tomllib
@@ -28,6 +27,7 @@ from labeldeconv.graph.npy import open_npy
 from labeldeconv.graph.task import Task
 from labeldeconv.labels.inverse import InverseLabels
 from labeldeconv.methods.base import Learned
+from labeldeconv.runs.result_file import read_comparison, read_log, read_result
 from labeldeconv.settings.models import Config
 from labeldeconv.settings.reading import parse_config
 from labeldeconv.stages.cache import Broken, check_files
@@ -162,9 +162,7 @@ class RunDirectory:
         path = Path(path)
         if not (path / RESULT).is_file():
             raise DataError(f"{path}: the directory of a finished `labeldeconv fit` or `compare` expected")
-        result = _read_json(path / RESULT)
-        if result.get("format") != FORMAT:
-            raise DataError(f"{path / RESULT}: format {FORMAT} expected; another version wrote it")
+        result = read_result(path / RESULT, FORMAT)
         run = cls(path, path.resolve().name, result)
         run._check(content=False)
         return run
@@ -211,11 +209,29 @@ class RunDirectory:
 
     def config_text(self) -> str:
         """The resolved settings as TOML."""
-        return (self.path / "config.toml").read_text(encoding="utf-8")
+        path = self.path / "config.toml"
+        try:
+            if not path.is_file():
+                raise DataError(f"{path}: no such file, which every run has")
+            return path.read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            raise DataError(f"{path}: cannot be read: {error}") from None
 
     def config(self) -> Config:
         """The resolved settings."""
-        return parse_config(tomllib.loads(self.config_text()), str(self.path / "config.toml"))
+        path = self.path / "config.toml"
+        try:
+            values = tomllib.loads(self.config_text())
+        except (ValueError, RecursionError) as error:
+            raise DataError(f"{path}: not valid TOML: {error}") from None
+        config = parse_config(values, str(path))
+        own = {"data": config.data, "method": config.method, "gnn.name": config.gnn.name, "seed": config.seed}
+        others = {"data": self.settings["data"], "method": self.method, "gnn.name": self.gnn, "seed": self.seed}
+        if different := [name for name in own if own[name] != others[name]]:
+            name = different[0]
+            told = f"{name} is {own[name]!r} here and {others[name]!r} in {RESULT}"
+            raise DataError(f"{path}: {told}; the files of one run expected")
+        return config
 
     @cached_property
     def graph(self) -> AttributedGraph:
@@ -225,22 +241,23 @@ class RunDirectory:
     @cached_property
     def features(self) -> np.ndarray:
         """X of the method (n, d), memory-mapped."""
-        return open_npy(self.path / "features.npy")
+        return self._rows_of_nodes("features.npy", None)
 
     @cached_property
     def logits(self) -> np.ndarray:
         """Predictions of the GNN (n, c) before softmax or sigmoid, memory-mapped."""
-        return open_npy(self.path / "logits.npy")
+        return self._rows_of_nodes("logits.npy", self.graph.num_classes)
 
     @property
     def pseudo_labels(self) -> np.ndarray | None:
         """Y of `label_nodes` (m, c); None where the method has none."""
-        return self._array("pseudo_labels.npy")
+        return self._labels("pseudo_labels.npy", (self.graph.num_classes,))
 
     @property
     def hop_labels(self) -> np.ndarray | None:
         """K of `label_nodes` (m, h, c), as it was kept; None where the method has none."""
-        return self._array("hop_labels.npy")
+        hops = None if self.gamma is None else len(self.gamma)
+        return self._labels("hop_labels.npy", (hops, self.graph.num_classes))
 
     @property
     def label_nodes(self) -> np.ndarray:
@@ -290,13 +307,29 @@ class RunDirectory:
     def _path(self, name: str) -> Path | None:
         return self.path / name if (self.path / name).exists() else None
 
-    def _array(self, name: str) -> np.ndarray | None:
-        path = self._path(name)
-        return None if path is None else open_npy(path)
+    def _rows_of_nodes(self, name: str, width: int | None) -> np.ndarray:
+        """An array (n, d) of floats with a row per node of the graph, memory-mapped."""
+        array, n = open_npy(self.path / name), self.graph.num_nodes
+        fits = array.ndim == 2 and len(array) == n and width in (None, array.shape[-1]) and array.dtype.kind == "f"
+        if not fits:
+            shape = f"({n}, {width or 'd'})"
+            raise DataError(f"{self.path / name}: floats {shape} expected, got {array.dtype} {array.shape}")
+        return array
+
+    def _labels(self, name: str, shape: tuple[int | None, ...]) -> np.ndarray | None:
+        """An array of labels of all or of the train nodes, memory-mapped; None where the run has none."""
+        if self._path(name) is None:
+            return None
+        array, rows = open_npy(self.path / name), (self.graph.num_nodes, len(self.graph.split.train))
+        sizes = zip(array.shape[1:], shape, strict=False)
+        fits = array.ndim == 1 + len(shape) and len(array) in rows and all(b in (None, a) for a, b in sizes)
+        if not fits or array.dtype.kind not in "fu":
+            wanted = f"({' or '.join(map(str, rows))}, {', '.join(str(size or 'h') for size in shape)})"
+            raise DataError(f"{self.path / name}: labels {wanted} expected, got {array.dtype} {array.shape}")
+        return array
 
     def _lines(self, name: str) -> list[dict[str, Any]]:
-        path = self._path(name)
-        return [] if path is None else [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+        return read_log(self.path / name)
 
 
 @dataclass(frozen=True, eq=False)
@@ -312,10 +345,7 @@ class ComparisonDirectory:
         path = Path(path)
         if not (path / COMPARISON).is_file():
             raise DataError(f"{path}: the directory of a finished `labeldeconv compare` or `sweep` expected")
-        table = _read_json(path / COMPARISON)
-        if table.get("format") != FORMAT:
-            raise DataError(f"{path / COMPARISON}: format {FORMAT} expected; another version wrote it")
-        return cls(path, table)
+        return cls(path, read_comparison(path / COMPARISON, FORMAT))
 
     def runs_of(self, row: Mapping[str, Any]) -> list[RunDirectory]:
         """The runs of a row of the table, one per seed; those that were deleted are left out."""
@@ -346,13 +376,3 @@ def run_with_gamma(path: str | Path) -> RunDirectory:
 def is_run(path: str | Path) -> bool:
     """Whether `path` is a run or a comparison, and not data."""
     return (Path(path) / RESULT).is_file() or (Path(path) / COMPARISON).is_file()
-
-
-def _read_json(path: Path) -> dict[str, Any]:
-    try:
-        value = json.loads(path.read_text(encoding="utf-8"))
-    except (json.JSONDecodeError, UnicodeDecodeError) as error:
-        raise DataError(f"{path}: not valid JSON: {error}") from None
-    if not isinstance(value, dict):
-        raise DataError(f"{path}: a JSON object expected, got {type(value).__name__}")
-    return value
