@@ -36,6 +36,7 @@ def from_rows(
     Example:
         from_rows([{"id": 1, "text": "a", "label": "x"}, ...], [{"source": 1, "target": 2}, ...])
     """
+    columns = {"name": "rows", **columns}
     with tempfile.TemporaryDirectory(prefix="labeldeconv-") as folder:
         _write_rows(Path(folder) / "nodes.jsonl", nodes)
         _write_rows(Path(folder) / "edges.jsonl", edges)

@@ -100,7 +100,11 @@ def write_tokens(tokenizer: Tokenizer, texts: Texts, max_tokens: int, folder: Pa
     np.save(folder / "ids.npy", flat)
     np.save(folder / "offsets.npy", offsets)
     raw.unlink()
-    return Tokens(np.load(folder / "ids.npy", mmap_mode="r" if offsets[-1] else None), offsets, tokenizer.pad_id)
+    return Tokens(
+        np.load(folder / "ids.npy", mmap_mode="r" if offsets[-1] else None, allow_pickle=False),
+        offsets,
+        tokenizer.pad_id,
+    )
 
 
 def flat_rows(starts: np.ndarray, lengths: np.ndarray) -> np.ndarray:

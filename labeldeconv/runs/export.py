@@ -5,13 +5,15 @@
 | file | holds |
 |---|---|
 | .parquet | id, features (FLOAT[d]), prediction, probability; multi-label: predictions and probabilities as lists |
-| .npy | features (n, d), beside it .ids.txt, .logits.npy and .classes.txt |
+| .npy | features (n, d), beside it .ids.txt, .logits.npy and .classes.txt; .json where names have line breaks |
 | .safetensors | features (n, d), logits (n, c) and, where ids are integers, ids (n,); names in the metadata |
 """
 
 from __future__ import annotations
 
 import json
+import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -24,13 +26,15 @@ from labeldeconv.errors import DataError
 from labeldeconv.graph.attributed import AttributedGraph
 from labeldeconv.graph.task import Task
 from labeldeconv.graph.texts import Texts
-from labeldeconv.runs.directory import RunDirectory
+from labeldeconv.progress import logger
+from labeldeconv.runs.directory import COMPARISON, RESULT, RunDirectory
 from labeldeconv.stages.files import write_text
 
 if TYPE_CHECKING:
     from torch_geometric.data import Data
 
 ROWS = 1 << 16  # nodes held as wide columns at a time
+LINE_ENDS = tuple("\n\r\v\f\x1c\x1d\x1e\x85\u2028\u2029")  # what str.splitlines takes for one
 FORMATS = (".parquet", ".npy", ".safetensors")
 
 
@@ -45,16 +49,30 @@ def export(graph: AttributedGraph, features: np.ndarray, logits: np.ndarray | No
     out = Path(out)
     if out.suffix not in FORMATS:
         raise DataError(f"{out}: a name that ends in {', '.join(FORMATS)} expected")
-    out.parent.mkdir(parents=True, exist_ok=True)
+    _refuse_runs(out)
     temporary = out.with_name(f".{out.stem}.tmp{out.suffix}")
     try:
-        {".parquet": _parquet, ".npy": _npy, ".safetensors": _safetensors}[out.suffix](
-            graph, features, logits, temporary, out
-        )
-        temporary.replace(out)
-    finally:
-        temporary.unlink(missing_ok=True)
+        out.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            {".parquet": _parquet, ".npy": _npy, ".safetensors": _safetensors}[out.suffix](
+                graph, features, logits, temporary, out
+            )
+            temporary.replace(out)
+        finally:
+            temporary.unlink(missing_ok=True)
+    except (OSError, duckdb.Error) as error:
+        why = getattr(error, "strerror", None) or str(error).splitlines()[0]
+        raise DataError(f"{out}: cannot be written: {why}") from None
     return out
+
+
+def _refuse_runs(out: Path) -> None:
+    """Nothing is written into the directory of a run or a comparison: its own files have such names too."""
+    for folder in Path(os.path.abspath(out)).parents:  # noqa: PTH100 (a loop of links is no reason to fail here)
+        if any((folder / name).is_file() for name in (RESULT, COMPARISON)):
+            raise DataError(
+                f"{out}: inside the run directory {folder}, whose files stay as they are; another place expected"
+            )
 
 
 def run_to_pyg(run: str | Path) -> Data:
@@ -109,10 +127,22 @@ def _parquet(graph: AttributedGraph, features: np.ndarray, logits: np.ndarray | 
 def _npy(graph: AttributedGraph, features: np.ndarray, logits: np.ndarray | None, path: Path, out: Path) -> None:
     with path.open("wb") as file:
         np.save(file, features)
-    write_text(out.with_suffix(".ids.txt"), "".join(f"{graph.node_id(i)}\n" for i in range(graph.num_nodes)))
+    _write_lines(out, "ids", [graph.node_id(i) for i in range(graph.num_nodes)])
     if logits is not None:
         np.save(out.with_suffix(".logits.npy"), logits)
-        write_text(out.with_suffix(".classes.txt"), "".join(f"{name}\n" for name in graph.class_names))
+        _write_lines(out, "classes", graph.class_names)
+
+
+def _write_lines(out: Path, what: str, names: Sequence[str]) -> None:
+    """Names as a text file of a line each or, where some have line breaks of their own, as a JSON array."""
+    plain, exact = out.with_suffix(f".{what}.txt"), out.with_suffix(f".{what}.json")
+    if all(len(name.splitlines()) < 2 and not name.endswith(LINE_ENDS) for name in names):
+        write_text(plain, "".join(f"{name}\n" for name in names))
+        exact.unlink(missing_ok=True)
+    else:
+        logger.warning("warning: some %s have line breaks, so that %s takes the place of %s", what, exact, plain)
+        write_text(exact, json.dumps(list(names), ensure_ascii=False) + "\n")
+        plain.unlink(missing_ok=True)
 
 
 def _safetensors(

@@ -60,7 +60,7 @@ def features(
     """
     model = split_for(encoder.load(), tokens).to(device)
     seconds = export_features(model, tokens, out, precision)
-    values = np.load(out.path / "values.npy", mmap_mode="r")
+    values = np.load(out.path / "values.npy", mmap_mode="r", allow_pickle=False)
     return Features(values, tokens.num_nodes, seconds)
 
 

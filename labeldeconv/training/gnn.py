@@ -250,7 +250,8 @@ class _Training:
         """What stage `number` of self-training is taught; sets the label inputs that go with it."""
         soft = self.soft
         if number > 0:
-            soft = confident(self.task, np.load(self._logits_of(number - 1)), self.split, self.config.self_training)
+            logits = np.load(self._logits_of(number - 1), allow_pickle=False)
+            soft = confident(self.task, logits, self.split, self.config.self_training)
         taught = Supervision(self.task, self.labels, self.split.train, soft, self.config.loss)
         self.feed.label_inputs = taught.label_inputs(self.feed.adj, self.gnn.label_hops)
         return taught

@@ -12,6 +12,7 @@ from labeldeconv.graph.attributed import AttributedGraph
 from labeldeconv.graph.split import Split
 from labeldeconv.graph.texts import Texts
 from labeldeconv.runs.directory import FORMAT, RunDirectory
+from labeldeconv.settings.models import Config
 from labeldeconv.stages.files import checksum
 
 
@@ -70,8 +71,9 @@ def test_inverse_labels_follow_texts_where_neighbours_tell(tmp_path):
     Y = np.eye(4, dtype=np.float32)[labels]
     K1 = np.eye(4, dtype=np.float32)[topic]  # what deconvolution should give
     np.save(run / "hop_labels.npy", np.stack([Y, K1], axis=1))
-    result = {"metric": "accuracy", "test": 1.0, "gamma": [0.1, 0.9], "seconds": {}, "peak_mib": {}}
-    result |= {"encoder_nodes": 0, "settings": {"method": "ld", "seed": 0, "gnn": {"name": "gcn"}}}
+    result = {"metric": "accuracy", "val": 1.0, "test": 1.0, "gamma": [0.1, 0.9], "alpha": 1.0, "seconds": {}}
+    result |= {"peak_mib": {}, "encoder_nodes": 0, "encoder_nodes_by_stage": {}, "batch": None, "subgraph": None}
+    result["settings"] = Config().model_dump()
     listed = {"hop_labels.npy": [(run / "hop_labels.npy").stat().st_size, checksum(run / "hop_labels.npy")]}
     (run / "result.json").write_text(json.dumps({"format": FORMAT, **result, "files": listed}))
     fits = similarity(run).fits

@@ -67,3 +67,28 @@ def test_a_run(tmp_path):
     data = run_to_pyg(tmp_path / "r")
     np.testing.assert_array_equal(data.x.numpy(), result.features.astype(np.float32))
     np.testing.assert_array_equal(np.flatnonzero(data.train_mask), planted(60).graph.split.train)
+
+
+def test_ids_with_line_breaks_keep_their_rows(tmp_path, small_graph):
+    from dataclasses import replace
+
+    ids = ["a\nb", "c", "d\r", "e\u2028f", "", "g"]
+    graph = replace(small_graph, ids=Texts.from_strings(ids), class_names=["x\ny", "b", "c"])
+    export(small_graph, np.zeros((6, 2), np.float32), np.zeros((6, 3), np.float32), tmp_path / "x.npy")
+    assert (tmp_path / "x.ids.txt").exists()
+    export(graph, np.zeros((6, 2), np.float32), np.zeros((6, 3), np.float32), tmp_path / "x.npy")
+    assert json.loads((tmp_path / "x.ids.json").read_text()) == ids
+    assert json.loads((tmp_path / "x.classes.json").read_text()) == ["x\ny", "b", "c"]
+    assert not (tmp_path / "x.ids.txt").exists()
+
+
+def test_nothing_is_exported_into_a_run(tmp_path, small_graph):
+    (tmp_path / "run" / "graph").mkdir(parents=True)
+    (tmp_path / "run" / "result.json").write_text("{}")
+    for place in ("run/logits.npy", "run/graph/edges.npy", "run/new/x.parquet", "run/../run/x.npy"):
+        with pytest.raises(DataError, match="inside the run directory"):
+            export(small_graph, np.zeros((6, 2), np.float32), None, tmp_path / place)
+    assert sorted(p.name for p in tmp_path.rglob("*.npy")) == []
+    (tmp_path / "x.npy").mkdir()
+    with pytest.raises(DataError, match=r"x\.npy: cannot be written: Is a directory"):
+        export(small_graph, np.zeros((6, 2), np.float32), None, tmp_path / "x.npy")

@@ -73,7 +73,7 @@ class Tables:
     files: Files
     name: str
     seed: int
-    version: int = 1
+    version: int = 2  # labels without blanks around them, and words for none of them
 
     def load(self) -> Loaded:
         """Read and check the tables."""

@@ -5,15 +5,25 @@ Multi-class labels become (n,) with -1 for unlabelled, multi-label ones (n, c) w
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
 
-from labeldeconv.data.findings import Findings
+from labeldeconv.data.findings import EXAMPLES, Findings
 from labeldeconv.data.tables.rows import Table
 from labeldeconv.data.tables.scan import FLOATS, TableFile, literal, quoted
 
+NUMBER = re.compile(r"[+-]?[0-9]{1,15}(\.[0-9]{1,15})?")
 NAN = "lower({}) = 'nan'"
+BLANKS = " \t\n\r\v\f\u00a0\u2028\u2029\ufeff"  # the last: a byte order mark
+NO_LABEL = (
+    "None",
+    "null",
+    "NULL",
+    "<NA>",
+)  # as Python, JSON, SQL and pandas write a missing value; 'none' may be a class
 NAN_HELP = "leave the cell of an unlabelled node empty"
 
 
@@ -59,13 +69,22 @@ class LabelColumns:
         if self.column is None:
             return self._from_columns(nodes, findings), list(self.columns)
         where = f"{nodes.file}, column '{self.column}'"
+        tidy, missing = self._tidy(nodes, where, findings)
         bad = "list_contains(list_transform(label, lambda x: lower(x)), 'nan')" if self.several else NAN.format("label")
         count, first = nodes.find(bad)
         if count:
             findings.error(f"{where}: {count} labels are NaN: {first}; {NAN_HELP}")
-        cells = "SELECT rowid AS row, " + ("unnest(label)" if self.several else "label") + f" AS name FROM {nodes.name}"
+        cells = f"SELECT rowid AS row, {f'unnest({tidy})' if self.several else tidy} AS name FROM {nodes.name}"
         valid = f"SELECT row, name FROM ({cells}) WHERE name IS NOT NULL AND NOT {NAN.format('name')}"
-        names = _ordered([name for (name,) in nodes.con.execute(f"SELECT DISTINCT name FROM ({valid})").fetchall()])
+        counted = f"SELECT name, count(*) FROM ({valid}) GROUP BY name"
+        counts = dict(nodes.con.execute(counted).fetchall())
+        merged = _one_spelling(counts, where, findings)
+        if merged:
+            renamed = (
+                f"CASE name {' '.join(f'WHEN {literal(a)} THEN {literal(b)}' for a, b in merged.items())} ELSE name END"
+            )
+            valid = f"SELECT row, {renamed} AS name FROM ({valid})"
+        names = _ordered([name for name in counts if name not in merged])
         classes = "SELECT unnest(?::VARCHAR[]) AS name, unnest(range(?)) AS code"
         found = nodes.fetch(f"SELECT row, code FROM ({valid}) JOIN ({classes}) USING (name)", [names, len(names)])
         if not self.several:
@@ -73,9 +92,34 @@ class LabelColumns:
             labels[found["row"]] = found["code"]
             return labels, names
         labels = np.zeros((nodes.rows, len(names)), dtype=np.int8)
-        labels[nodes.fetch(f"SELECT rowid AS row FROM {nodes.name} WHERE label IS NULL")["row"]] = -1
+        labels[nodes.fetch(f"SELECT rowid AS row FROM {nodes.name} WHERE {missing}")["row"]] = -1
         labels[found["row"], found["code"]] = 1
         return labels, names
+
+    def _tidy(self, nodes: Table, where: str, findings: Findings) -> tuple[str, str]:
+        """SQL for the labels of a cell without blanks around them, and for whether a cell means 'no label'.
+
+        What is left out is told with counts. The table itself is not changed: that would move its rows.
+        """
+        blanks, words = literal(BLANKS), ", ".join(map(literal, NO_LABEL))
+        if self.several:
+            parts = f"list_transform(label, lambda x: trim(x, {blanks}))"
+            tidy = f"list_filter({parts}, lambda x: x NOT IN ({words}, ''))"
+            blank, none = f"label <> {parts}", f"list_has_any({parts}, [{words}])"
+            missing = f"(label IS NULL OR ({none} AND len({tidy}) = 0))"
+        else:
+            parts = f"trim(label, {blanks})"
+            tidy = f"CASE WHEN {parts} NOT IN ({words}, '') THEN {parts} END"
+            blank, none = f"label <> {parts}", f"{parts} IN ({words})"
+            missing = f"({tidy}) IS NULL"
+        count, first = nodes.find(blank)
+        if count:
+            findings.warn(f"{where}: {count} labels have blanks around them, which are left out: {first}")
+        count, first = nodes.find(none)
+        if count:
+            told = "say 'None', 'null', 'NULL' or '<NA>', which counts as no label"
+            findings.warn(f"{where}: {count} labels {told}: {first}; call such a class otherwise")
+        return tidy, missing
 
     def _from_columns(self, nodes: Table, findings: Findings) -> np.ndarray:
         labels = np.empty((nodes.rows, len(self.columns)), dtype=np.int8)
@@ -102,3 +146,29 @@ def _ordered(names: list[str]) -> list[str]:
         return sorted(names, key=int)
     except ValueError:
         return sorted(names)
+
+
+def _one_spelling(counts: Mapping[str, int], where: str, findings: Findings) -> dict[str, str]:
+    """Classes to be renamed: '1.0' to '1' where all are numbers and both occur; others that look alike are told."""
+    merged = {}
+    if all(NUMBER.fullmatch(name) for name in counts):
+        merged = {name: whole for name in counts if (whole := re.sub(r"\.0+$", "", name)) != name and whole in counts}
+    if merged:
+        pairs = [f"'{a}' ({counts[a]}) as '{b}' ({counts[b]})" for a, b in sorted(merged.items())[:EXAMPLES]]
+        findings.warn(f"{where}: the same numbers are written in two ways and count as one class: {', '.join(pairs)}")
+    alike: dict[str, list[str]] = {}
+    for name in counts:
+        if name not in merged:
+            alike.setdefault(_folded(name), []).append(name)
+    groups = [sorted(names) for names in alike.values() if len(names) > 1]
+    if groups:
+        told = [" and ".join(f"'{name}' ({counts[name]})" for name in names) for names in sorted(groups)[:EXAMPLES]]
+        findings.warn(f"{where}: {len(groups)} classes are written in two ways and count as several: {'; '.join(told)}")
+    return merged
+
+
+def _folded(name: str) -> str:
+    """A class name without case, blanks inside and zeros before or behind a number."""
+    if NUMBER.fullmatch(name):
+        return str(float(name))
+    return " ".join(name.casefold().split())

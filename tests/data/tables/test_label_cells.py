@@ -53,3 +53,37 @@ def test_nan_labels(tmp_path):
     nodes = changed(changed([{**row, "x": row["id"] % 2} for row in NODES], 1, x="nan"), 3, x=2)
     told = problems(write(tmp_path / "binary", nodes, toml='label = ["x"]'))
     assert "nodes.csv, column 'x': 2 cells are not 0, 1 or empty: line 3, line 5" in told
+
+
+def test_blanks_none_and_two_spellings_are_told(tmp_path):
+    labels = [" a", "a", "b\t", "b", "None", "null"]
+    rows = [{**row, "label": label} for row, label in zip(NODES, labels, strict=True)]
+    more = {"id": 99, "text": "more", "label": "a", "split": "test"}
+    loaded = load_tables(write(tmp_path, [*rows, more]))
+    assert loaded.graph.class_names == ["a", "b"]
+    assert loaded.graph.labels.tolist() == [0, 0, 1, 1, -1, -1, 0]
+    assert any("2 labels have blanks around them, which are left out: line 2, line 4" in w for w in loaded.warnings)
+    assert any("2 labels say 'None', 'null', 'NULL' or '<NA>', which counts as no label" in w for w in loaded.warnings)
+
+
+@pytest.mark.parametrize(
+    ("labels", "names", "told"),
+    [
+        (["1", "1.0", "2", "2", "1", "2.00"], ["1", "2"], "count as one class: '1.0' (1) as '1' (2), '2.00' (1)"),
+        (["1", "01", "2", "2", "1", "2"], ["01", "1", "2"], "count as several: '01' (1) and '1' (2)"),
+        (["A", "a", "b", "b", "A", "b"], ["A", "a", "b"], "count as several: 'A' (2) and 'a' (1)"),
+    ],
+)
+def test_classes_that_look_alike(tmp_path, labels, names, told):
+    rows = [{**row, "label": label, "split": ""} for row, label in zip(NODES, labels, strict=True)]
+    loaded = load_tables(write(tmp_path, [{k: v for k, v in row.items() if k != "split"} for row in rows]))
+    assert sorted(loaded.graph.class_names) == names
+    assert any(told in w for w in loaded.warnings), loaded.warnings
+
+
+def test_several_labels_are_tidied_too(tmp_path):
+    cells = [" a ; b", "a;None", "b", "null", "a", "b"]
+    nodes = [{**row, "label": cell} for row, cell in zip(NODES, cells, strict=True)]
+    loaded = load_tables(write(tmp_path, nodes, toml='label_separator = ";"'))
+    assert loaded.graph.class_names == ["a", "b"]
+    assert loaded.graph.labels.tolist() == [[1, 1], [1, 0], [0, 1], [-1, -1], [1, 0], [0, 1]]
