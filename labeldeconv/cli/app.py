@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 from pathlib import Path
@@ -14,6 +15,7 @@ os.environ.setdefault("KMP_BLOCKTIME", "0")
 import typer
 from rich.table import Table
 from rich.text import Text
+from typer.core import TyperGroup
 
 from labeldeconv.cli.analyze import analyze
 from labeldeconv.cli.doctor import doctor
@@ -42,7 +44,7 @@ from labeldeconv.cli.terminal import (
     print_tree,
     settings_of,
 )
-from labeldeconv.errors import ConfigError, DataError, LabelDeconvError
+from labeldeconv.errors import ConfigError, DataError, LabelDeconvError, plainly
 from labeldeconv.progress import printable, show
 from labeldeconv.settings.models import Config
 from labeldeconv.settings.reading import label_settings, parse_vary
@@ -50,7 +52,32 @@ from labeldeconv.settings.reading import label_settings, parse_vary
 if TYPE_CHECKING:
     from labeldeconv.runs.compare import Comparison
 
+
+LOST = "stdout: {}; what was to be printed is lost, but files are written"
+
+
+class Commands(TyperGroup):
+    """The commands, and what Ctrl-C and a closed stdout do to each of them."""
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run a command; typer itself would leave without a word."""
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt:
+            sys.stderr.write("interrupted; resume with the same command: it goes on from the last checkpoint\n")
+            raise typer.Exit(130) from None
+        except BrokenPipeError:  # `labeldeconv ... | head -1`
+            _forget_stdout()
+            raise typer.Exit(1) from None
+        except OSError as error:
+            if error.filename is None and error.errno is not None:  # files have names: it is stdout
+                _forget_stdout()
+                raise LabelDeconvError(LOST.format(error.strerror)) from None
+            raise
+
+
 app = typer.Typer(
+    cls=Commands,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
 )
@@ -337,13 +364,41 @@ def _dry_run(settings: Config, as_json: bool) -> None:
 
 
 def main() -> None:
-    """Entry point: errors of the input are one message and exit code 1, never a traceback."""
+    """Entry point: errors of the input, the disk or memory are one message and exit code 1, never a traceback."""
     show()
     try:
         app()
     except LabelDeconvError as error:
+        _stop(error)
+    except (OSError, MemoryError, RuntimeError) as error:
+        if (told := plainly(error, "labeldeconv")) is None:
+            raise
+        _stop(told)
+    except SystemExit:
+        _flush_stdout()
+        raise
+    _flush_stdout()
+
+
+def _flush_stdout() -> None:
+    """Print what is still held back; a reader who went away is no error, a full disk is one."""
+    try:
+        sys.stdout.flush()
+    except BrokenPipeError:
+        _forget_stdout()
+    except OSError as error:
+        _forget_stdout()
+        _stop(LabelDeconvError(LOST.format(error.strerror)))
+
+
+def _forget_stdout() -> None:
+    """Let nothing more be written to a stdout that takes nothing, also when Python ends."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _stop(error: Exception) -> None:
+    """Say one message and leave with exit code 1."""
+    with contextlib.suppress(OSError):
         sys.stderr.write(f"error: {printable(str(error))}\n")
-        sys.exit(1)
-    except KeyboardInterrupt:
-        sys.stderr.write("interrupted; the same command goes on from the last checkpoint\n")
-        sys.exit(130)
+        sys.stderr.flush()
+    sys.exit(1)

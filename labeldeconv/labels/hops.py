@@ -15,6 +15,7 @@ from labeldeconv.progress import bar
 from labeldeconv.propagation.adjacency import Adjacency, propagate
 from labeldeconv.propagation.outofcore import write_hops
 from labeldeconv.settings.models import AdjacencyConfig
+from labeldeconv.stages.files import map_array
 from labeldeconv.stages.keys import Reads
 from labeldeconv.stages.stage import Artefact, Folder, stage
 
@@ -56,7 +57,7 @@ def write_hop_labels(adj: Adjacency, Y: np.ndarray, hops: int, path: Path, store
     n, c = Y.shape
     fits = adj.right is None and adj.left is not None
     dtype = np.uint16 if store == "uint16" and fits else np.float32
-    K = np.lib.format.open_memmap(path, mode="w+", dtype=dtype, shape=(n, hops + 1, c))
+    K = map_array(path, (n, hops + 1, c), dtype)
     with bar("hop labels", total=(hops + 1) * c, unit="columns") as advance:
         write_hops(adj, Y, hops, K, path.parent, advance)
     K.flush()

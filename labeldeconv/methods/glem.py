@@ -20,6 +20,7 @@ from labeldeconv.labels.targets import SoftTargets
 from labeldeconv.methods.base import Complexity, Learned, Run, Work, method
 from labeldeconv.methods.fne import learn_true_labels, train_on_true_labels
 from labeldeconv.settings.models import Config
+from labeldeconv.stages.files import map_array
 from labeldeconv.stages.keys import Reads
 from labeldeconv.stages.stage import Folder, stage
 from labeldeconv.training.encoder import HasValues, TrainedEncoder, predict
@@ -128,7 +129,7 @@ def label_input(
     x, task = features.values, Task.of(graph)
     n, d = x.shape
     shape = (n, d + task.num_classes)
-    values = np.lib.format.open_memmap(out.path / "values.npy", mode="w+", dtype=np.float16, shape=shape)
+    values = map_array(out.path / "values.npy", shape, np.float16)
     for rows in (slice(lo, lo + ROWS) for lo in range(0, n, ROWS)):
         values[rows, :d] = x[rows]
         logits = torch.from_numpy(np.array(predicted.logits[rows], dtype=np.float32))

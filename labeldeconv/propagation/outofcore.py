@@ -15,6 +15,7 @@ import numpy as np
 from labeldeconv.propagation.adjacency import Adjacency, propagate
 from labeldeconv.propagation.fixed_point import quantize
 from labeldeconv.propagation.kernel.gather import LINE, count_classes, padded
+from labeldeconv.stages.files import map_array
 
 BLOCK_BYTES = 400 << 20  # two hops of a block
 ROW_BYTES = 4 << 20  # rows of a memory map in memory at a time
@@ -23,7 +24,7 @@ ROW_BYTES = 4 << 20  # rows of a memory map in memory at a time
 def scratch(folder: Path, name: str, shape: tuple[int, ...], dtype: np.dtype) -> np.memmap:
     """A memory map without a name: its file goes away with it, even after a kill."""
     path = folder / f"{name}.tmp.npy"
-    out = np.lib.format.open_memmap(path, mode="w+", dtype=dtype, shape=shape)
+    out = map_array(path, shape, dtype)
     path.unlink()
     return out
 

@@ -18,11 +18,12 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
+from labeldeconv.data.findings import Loaded
 from labeldeconv.errors import LabelDeconvError
 from labeldeconv.graph.attributed import AttributedGraph
 from labeldeconv.methods.base import METHODS, method_named
 from labeldeconv.progress import logger
-from labeldeconv.runs.directory import COMPARISON, FORMAT, begin_comparison
+from labeldeconv.runs.directory import COMPARISON, FORMAT, begin_comparison, check_writable, claimed
 from labeldeconv.runs.fit import (
     SHORT_KEY,
     Parts,
@@ -30,8 +31,8 @@ from labeldeconv.runs.fit import (
     check_split,
     dotted,
     fit_graph,
+    load_graph,
     name_of,
-    open_graph,
     plain_name,
     prepare,
     resolve,
@@ -41,7 +42,7 @@ from labeldeconv.runs.spread import Spread, paired_p
 from labeldeconv.settings.models import Config
 from labeldeconv.settings.reading import label_settings, load_config
 from labeldeconv.stages.cache import Cache
-from labeldeconv.stages.files import write_json, write_text
+from labeldeconv.stages.files import checksum, sealed, write_json, write_text
 from labeldeconv.stages.keys import digest, token
 from labeldeconv.stages.stage import session
 
@@ -191,12 +192,13 @@ def sweep(
 
 @dataclass(frozen=True)
 class _Cell:
-    """One row before it is run: resolved settings, what was varied, the objects in place of names, and the graph."""
+    """One row before it is run: resolved settings, what was varied, objects in place of names, the graph."""
 
     settings: Config
     varied: dict[str, Any]
     parts: Parts
     graph: AttributedGraph
+    warnings: tuple[str, ...] = ()
 
     def name(self, seed: int) -> str:
         return cell_name(self.settings.method, self.settings.gnn.name, self.varied, seed)
@@ -217,11 +219,18 @@ def compare_config(
     Finished stages are never run again, so a killed comparison goes on where it was. What cannot run on this graph is
     told before anything runs; "all" leaves it out.
     """
+    check_writable(out or Path("runs") / "run")
     with session(cache):
         cells = _cells(config, methods, gnns, parts or Parts(), vary or {})
     if not cells:
         raise LabelDeconvError("compare: no method is left that can run here")
     out = out or _default_folder(cells, seeds)
+    with claimed(out):
+        return _compare_cells(cells, seeds, out, cache)
+
+
+def _compare_cells(cells: Sequence[_Cell], seeds: int, out: Path, cache: Cache | None) -> Comparison:
+    """Run every cell with every seed and write the tables."""
     begin_comparison(out, [cell.name(seed) for cell in cells for seed in range(seeds)])
     rows: list[Row] = []
     for cell in cells:
@@ -230,7 +239,7 @@ def compare_config(
             name, number = cell.name(seed), len(rows) * seeds + seed + 1
             logger.info("%s (%d of %d)", name, number, len(cells) * seeds)
             settings = load_config(cell.settings, {"seed": seed})
-            results.append(fit_graph(settings, cell.graph, cell.parts, out / name, cache))
+            results.append(fit_graph(settings, cell.graph, cell.parts, out / name, cache, warnings=cell.warnings))
             logger.info("%s: val %.4f test %.4f", name, results[-1].val, results[-1].test)
         rows.append(_row(cell, results))
         graph, first = cells[0].graph, results[0]
@@ -254,7 +263,7 @@ def _cells(
     """Every cell that can run; what cannot is raised, or left out of 'all' with a word."""
     named = [name for name in METHODS if name != "auto"] if methods == "all" else methods  # auto is some of them again
     options = config.gnn.options if len(gnns) == 1 else {}  # options belong to one GNN
-    graphs: dict[tuple[Any, ...], AttributedGraph] = {}
+    graphs: dict[tuple[Any, ...], Loaded] = {}
     out = []
     for values in itertools.product(*vary.values()):
         varied = dict(zip(vary, values, strict=True))
@@ -265,13 +274,14 @@ def _cells(
             settings = resolve(load_config(config, {**names, **varied}), own)
             place = (settings.data, settings.data_seed, str(settings.split))
             if place not in graphs:
-                graphs[place] = open_graph(settings, parts.graph)
-            run = prepare(settings, graphs[place], own)
+                graphs[place] = load_graph(settings, parts.graph)
+            opened = graphs[place]
+            run = prepare(settings, opened.graph, own)
             run.architecture.sample  # noqa: B018 (built, so that options that do not fit are told now)
             try:
                 known.needs(run)
                 check_split(run, known)
-                out.append(_Cell(settings, varied, own, graphs[place]))
+                out.append(_Cell(settings, varied, own, opened.graph, tuple(opened.warnings)))
             except LabelDeconvError as obstacle:
                 if methods != "all":
                     raise
@@ -330,6 +340,10 @@ def _with_p(rows: Sequence[Row]) -> list[Row]:
 
 
 def _write(comparison: Comparison) -> None:
-    write_text(comparison.run / "table.md", comparison.to_markdown())
-    write_text(comparison.run / "table.csv", comparison.to_csv())
-    write_json(comparison.run / COMPARISON, comparison.to_dict())
+    """Write the tables and compare.json, which has their checksums and its own."""
+    tables = {"table.md": comparison.to_markdown(), "table.csv": comparison.to_csv()}
+    for name, text in tables.items():
+        write_text(comparison.run / name, text)
+    paths = [comparison.run / name for name in tables]
+    listed = {path.name: [path.stat().st_size, checksum(path)] for path in paths}
+    write_json(comparison.run / COMPARISON, sealed({**comparison.to_dict(), "files": listed}))

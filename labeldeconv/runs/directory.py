@@ -1,17 +1,20 @@
 """The run directory: plain files with one writer, `write_run`, and one reader, `RunDirectory`.
 
 A run is written into NAME.partial beside its place and swapped in whole: what was there before goes, and no directory
-ever holds parts of two runs. `result.json`, written last, lists every file with size and checksum. The reader opens
-only complete runs: a result of this format whose files are all there with their sizes. A comparison is a folder of run
-directories whose `compare.json` names those that belong to it.
+ever holds parts of two runs. `result.json`, written last, lists every file with size and checksum, and has one of its
+own. The reader opens only complete runs: a result of this format whose files are all there with their sizes. A
+comparison is a folder of run directories whose `compare.json` names those that belong to it. Whoever writes a run or a
+comparison holds NAME.lock beside it.
 """
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -20,7 +23,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from labeldeconv.errors import DataError
+from labeldeconv.errors import DataError, plainly
 from labeldeconv.graph.attributed import FILES as GRAPH_FILES
 from labeldeconv.graph.attributed import AttributedGraph
 from labeldeconv.graph.npy import open_npy
@@ -31,7 +34,8 @@ from labeldeconv.runs.result_file import read_comparison, read_log, read_result
 from labeldeconv.settings.models import Config
 from labeldeconv.settings.reading import parse_config
 from labeldeconv.stages.cache import Broken, check_files
-from labeldeconv.stages.files import checksum, files_in, flush_folder, share, write_json, write_text
+from labeldeconv.stages.files import checksum, files_in, flush, flush_folder, sealed, share, write_json, write_text
+from labeldeconv.stages.locks import Held, locked
 
 FORMAT = 2
 RESULT = "result.json"
@@ -42,6 +46,39 @@ RUN_FILES = {
     "psi.safetensors", "pseudo_labels.npy", "hop_labels.npy", "graph", "profile.json", "report.html", *LOGS,
 }  # fmt: skip
 COMPARISON_FILES = {COMPARISON, "table.md", "table.csv", "report.html"}
+
+
+@contextmanager
+def claimed(out: Path) -> Iterator[None]:
+    """Write the run or comparison `out` alone: a second process is refused. Errors of the disk are told plainly."""
+    try:
+        out.parent.mkdir(parents=True, exist_ok=True)
+        with locked(_lock(out), waits=False):
+            yield
+    except Held as owner:
+        raise DataError(f"{out}: {owner} is writing it; wait for that, or choose another --out") from None
+    except Exception as error:
+        told = plainly(error, out)
+        if told is None:
+            raise
+        raise told from error
+
+
+def check_writable(out: Path) -> None:
+    """Refuse, before anything is computed or made, a place that this user cannot write."""
+    above = next(parent for parent in out.absolute().parents if parent.exists())
+    try:
+        os.lstat(_gone(out))  # the longest of the names that a run needs
+    except FileNotFoundError:
+        pass
+    except OSError as error:
+        raise (plainly(error, out) or error) from None
+    refused = None if os.access(above, os.W_OK | os.X_OK) else errno.EACCES
+    refused = refused if above.is_dir() else errno.ENOTDIR
+    if refused:
+        told = plainly(OSError(refused, os.strerror(refused), str(above)), out)
+        assert told is not None
+        raise told
 
 
 def begin_run(out: Path) -> Path:
@@ -69,7 +106,7 @@ def write_run(
         share(source, work / name)
     written = [path for path in files_in(work) if path.relative_to(work).parts[0] not in LOGS]
     listed = {str(path.relative_to(work)): [path.stat().st_size, checksum(path)] for path in written}
-    write_json(work / RESULT, {"format": FORMAT, **result, "files": listed})
+    write_json(work / RESULT, sealed({"format": FORMAT, **result, "files": listed}))
     flush_folder(work)
     _swap(work, out)
     return RunDirectory.open(out)
@@ -79,7 +116,8 @@ def check_place(out: Path) -> None:
     """Refuse a place that holds anything which no run writes, so that nobody's files are ever deleted."""
     if not out.exists():
         return
-    strange = [out.name] if not out.is_dir() else sorted({p.name for p in out.iterdir()} - RUN_FILES)
+    known = RUN_FILES | {f"{name}.tmp" for name in RUN_FILES}  # the latter after a kill
+    strange = [out.name] if not out.is_dir() else sorted({p.name for p in out.iterdir()} - known)
     if strange:
         what = "is a file" if not out.is_dir() else f"holds '{strange[0]}', which no run writes"
         raise DataError(f"{out}: {what}; --out names an empty folder, one of an older run, or none")
@@ -88,7 +126,8 @@ def check_place(out: Path) -> None:
 def begin_comparison(out: Path, cells: list[str]) -> None:
     """Make the folder of a comparison ready: its own cells of an earlier attempt stay, those of another one go."""
     out.mkdir(parents=True, exist_ok=True)
-    others = [p for p in sorted(out.iterdir()) if p.name not in COMPARISON_FILES]
+    own = COMPARISON_FILES | {f"{name}.tmp" for name in COMPARISON_FILES}  # the latter after a kill
+    others = [p for p in sorted(out.iterdir()) if p.name not in own and not (p.suffix == ".lock" and p.is_file())]
     for path in others:
         if not (path.is_dir() and (path.suffix in (".partial", ".replaced") or (path / RESULT).is_file())):
             raise DataError(
@@ -97,21 +136,38 @@ def begin_comparison(out: Path, cells: list[str]) -> None:
             )
     for path in others:
         if path.name not in cells:
-            shutil.rmtree(path)
-    for name in COMPARISON_FILES:
+            _delete(path)
+    for name in own:
         (out / name).unlink(missing_ok=True)
+
+
+def _delete(run: Path) -> None:
+    """Delete a run so that half of it is never taken for somebody else's folder: it loses its name first."""
+    if run.suffix not in (".partial", ".replaced"):
+        shutil.rmtree(_gone(run), ignore_errors=True)
+        run = run.replace(_gone(run))
+    shutil.rmtree(run, ignore_errors=True)
 
 
 def _work(out: Path) -> Path:
     return out.with_name(f"{out.name}.partial")
 
 
+def _gone(out: Path) -> Path:
+    return out.with_name(f"{out.name}.replaced")
+
+
+def _lock(out: Path) -> Path:
+    return out.with_name(f"{out.name}.lock")
+
+
 def _swap(work: Path, out: Path) -> None:
-    gone = out.with_name(f"{out.name}.replaced")
+    gone = _gone(out)
     shutil.rmtree(gone, ignore_errors=True)
     if out.exists():
         out.replace(gone)
     work.replace(out)
+    flush(out.parent)
     shutil.rmtree(gone, ignore_errors=True)
 
 

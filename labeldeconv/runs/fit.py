@@ -19,6 +19,7 @@ import torch
 from torch import nn
 
 from labeldeconv.data.catalog import suggestions
+from labeldeconv.data.findings import Loaded
 from labeldeconv.data.opening import open_data
 from labeldeconv.encoders.pretrained import Pretrained, Weights
 from labeldeconv.encoders.trunk import SplitEncoder
@@ -30,7 +31,7 @@ from labeldeconv.graph.task import Task
 from labeldeconv.methods.base import Learned, Method, Run, method_named
 from labeldeconv.methods.giant import predict_neighbourhoods
 from labeldeconv.progress import logger
-from labeldeconv.runs.directory import RunDirectory, begin_run, write_run
+from labeldeconv.runs.directory import RunDirectory, begin_run, check_place, check_writable, claimed, write_run
 from labeldeconv.settings.models import Config
 from labeldeconv.settings.reading import label_settings, load_config, said, with_suggestions
 from labeldeconv.stages.cache import Cache
@@ -78,6 +79,7 @@ class Result:
             nodes included; they differ in joint training only.
         cached: stages that this run took from the cache.
         stages: by label, the folder of every stage inside the cache: its name and key.
+        warnings: what was said of the data: what is odd about its files, an encoder that does not fit its attributes.
         settings: resolved.
         run: the run directory.
         features: X of the method (n, d), memory-mapped; rows follow the graph's nodes. It stays open, so that it is
@@ -104,6 +106,7 @@ class Result:
     subgraph: float | None
     cached: list[str]
     stages: dict[str, str]
+    warnings: list[str]
     settings: dict[str, Any]
     run: Path
     features: np.ndarray = field(repr=False, compare=False)
@@ -117,6 +120,7 @@ class Result:
             "largest_batch": None,
             "chosen": None,
             "tried": [],
+            "warnings": [],
         }  # than the oldest runs of this format
         known = younger | run.result
         held = {f.name: known[f.name] for f in fields(cls) if f.name not in ("run", "features", "logits")}
@@ -249,14 +253,19 @@ def resolve(config: Config, parts: Parts | None = None) -> Config:
 
 def open_graph(settings: Config, graph: AttributedGraph | None = None) -> AttributedGraph:
     """The graph that the settings name, or the one given, with the split that they ask for."""
+    return load_graph(settings, graph).graph
+
+
+def load_graph(settings: Config, graph: AttributedGraph | None = None) -> Loaded:
+    """The same with what is odd about its files, which is also said."""
     if graph is None:
         loaded = open_data(settings.data, settings.data_seed)
-        graph = loaded.graph
-        for warning in loaded.warnings:
-            logger.warning("warning: %s", warning)
     else:
         graph.check()
-    return graph.resplit(settings.split, settings.data_seed)
+        loaded = Loaded(graph, [])
+    for warning in loaded.warnings:
+        logger.warning("warning: %s", warning)
+    return Loaded(loaded.graph.resplit(settings.split, settings.data_seed), list(loaded.warnings))
 
 
 def prepare(settings: Config, graph: AttributedGraph, parts: Parts | None = None) -> Run:
@@ -305,9 +314,12 @@ def fit_config(
     parts = parts or Parts()
     method_named(parts.method or config.method)  # a wrong name is told before any data are read
     settings = resolve(config, parts)
+    check_writable(out or Path("runs") / "run")
+    if out is not None:
+        check_place(out)
     with session(cache):
-        graph = open_graph(settings, parts.graph)
-    return fit_graph(settings, graph, parts, out, cache, find_batch, memory_mib)
+        loaded = load_graph(settings, parts.graph)
+    return fit_graph(settings, loaded.graph, parts, out, cache, find_batch, memory_mib, loaded.warnings)
 
 
 def fit_graph(
@@ -318,25 +330,31 @@ def fit_graph(
     cache: Cache | None = None,
     find_batch: bool = False,
     memory_mib: float | None = None,
+    warnings: Sequence[str] = (),
 ) -> Result:
-    """Run the method of resolved settings on an open graph and write the run directory."""
+    """Run the method of resolved settings on an open graph and write the run directory.
+
+    Args:
+        warnings: what is odd about the graph's files; result.json records it.
+    """
     cache = cache or Cache()
     method = method_named(parts.method or settings.method)
     run = prepare(settings, graph, parts)
     out = out or default_folder(run, parts)
-    work = begin_run(out)
-    with open_metrics(settings.log, work, out.name, settings.model_dump()) as log, session(cache, log) as account:
-        method.needs(run)
-        check_split(run, method)
-        _warn_of_attributes(run, method)
-        largest = largest_batch_of(run, method, memory_mib) if find_batch else None
-        learned = method.learn(_adapted(run, method))
-        result = {**_result(run, learned, account.used), "largest_batch": largest}
-        if log is not None:
-            log.add({"score/val": result["val"], "score/test": result["test"]}, "score/seed", settings.seed)
-    written = write_run(out, learned, graph, settings, result)
-    cache.remember(out, [use.artefact.made.key for use in account.used])
-    return Result.of(written)
+    with claimed(out):
+        work = begin_run(out)
+        with open_metrics(settings.log, work, out.name, settings.model_dump()) as log, session(cache, log) as account:
+            method.needs(run)
+            check_split(run, method)
+            told = [*warnings, *_attribute_warnings(run, method)]
+            largest = largest_batch_of(run, method, memory_mib) if find_batch else None
+            learned = method.learn(_adapted(run, method))
+            result = {**_result(run, learned, account.used), "largest_batch": largest, "warnings": told}
+            if log is not None:
+                log.add({"score/val": result["val"], "score/test": result["test"]}, "score/seed", settings.seed)
+        written = write_run(out, learned, graph, settings, result)
+        cache.remember(out, [use.artefact.made.key for use in account.used])
+        return Result.of(written)
 
 
 def check_split(run: Run, method: Method) -> None:
@@ -391,11 +409,13 @@ def attribute_warning(pretrained: Pretrained, graph: AttributedGraph) -> str | N
     return f"{what}; {hints[graph.attributes]} fits"
 
 
-def _warn_of_attributes(run: Run, method: Method) -> None:
-    """Say that the encoder does not fit the attributes, unless the method encodes nothing."""
+def _attribute_warnings(run: Run, method: Method) -> list[str]:
+    """That the encoder does not fit the attributes, unless the method encodes nothing; it is also said."""
     work = method.work(run.graph, run.settings, run.architecture.hops)
-    if (work.exports or work.trained) and (mismatch := attribute_warning(run.encoder.pretrained, run.whole)):
-        logger.warning("warning: %s", mismatch)
+    if not (work.exports or work.trained) or not (mismatch := attribute_warning(run.encoder.pretrained, run.whole)):
+        return []
+    logger.warning("warning: %s", mismatch)
+    return [mismatch]
 
 
 def _adapted(run: Run, method: Method) -> Run:

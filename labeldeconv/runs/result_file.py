@@ -13,6 +13,7 @@ from typing import Annotated, Any, TypeVar
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from labeldeconv.errors import DataError
+from labeldeconv.stages.files import is_sealed
 
 M = TypeVar("M", bound=BaseModel)
 MOST_TOLD = 5  # problems of one file
@@ -156,6 +157,8 @@ def _of_format(path: Path, version: int) -> dict[str, Any]:
     held = _object(_text(path), path)
     if held.get("format") != version:
         raise DataError(f"{path}: format {version} expected; another version wrote it")
+    if "checksum" in held and not is_sealed(held):  # those of older versions have none
+        raise DataError(f"{path}: it has another content than when it was written")
     return held
 
 

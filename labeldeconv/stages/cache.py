@@ -4,9 +4,11 @@
     CACHE/STAGE/KEY.partial/    a stage being made; it survives a kill, and the next run goes on there
     CACHE/runs/                 which run directories used which stages
 
-A stage is made in `KEY.partial`. Its manifest, written last, lists every file with size and checksum; then everything
-is flushed to the disk, made read-only and renamed to `KEY`. Whoever opens a stage compares sizes with the manifest; a
-stage that is broken is made again, with a word. `labeldeconv cache` lists, verifies and prunes.
+A stage is made in `KEY.partial`. Its manifest, written last, lists every file that belongs to the stage with size and
+checksum. Then everything is flushed to the disk, what is not listed (checkpoints and the like) is deleted, and the
+folder is made read-only and renamed to `KEY`: until the manifest is written nothing that a killed attempt needs is
+gone, and afterwards nothing of it is needed. Whoever opens a stage compares it with its manifest, once per process by
+content; a stage that is broken is made again, with a word. `labeldeconv cache` lists, verifies and prunes.
 """
 
 from __future__ import annotations
@@ -21,14 +23,24 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from filelock import FileLock
 from platformdirs import user_cache_dir
 
+from labeldeconv.errors import StorageError, plainly
 from labeldeconv.progress import logger
-from labeldeconv.stages.files import checksum, files_in, flush_folder, make_read_only, write_json
+from labeldeconv.stages.files import (
+    checksum,
+    files_in,
+    flush,
+    flush_folder,
+    is_sealed,
+    make_read_only,
+    sealed,
+    write_json,
+)
+from labeldeconv.stages.locks import locked
 
 MANIFEST = "stage.json"
-FORMAT = 2  # of the manifest
+FORMAT = 3  # of the manifest; 2 had no checksum of its own
 DAY = 86_400.0
 
 Manifest = dict[str, Any]
@@ -62,27 +74,43 @@ class Cache:
         `build(folder)` makes it and returns its manifest without files; it may find an earlier attempt's files.
         """
         final = self.root / stage / key
+        try:
+            return self._obtain(final, key, build)
+        except Exception as error:
+            told = plainly(error, final)
+            if told is None:
+                raise
+            raise told from error
+
+    def _obtain(self, final: Path, key: str, build: Callable[[Path], Manifest]) -> tuple[Path, Manifest, bool]:
         if found := self._usable(final):
             return final, found, True
         final.parent.mkdir(parents=True, exist_ok=True)
         (self.root / "locks").mkdir(exist_ok=True)
-        with FileLock(self.root / "locks" / key):  # a second process waits, then finds the stage done
-            if found := self._usable(final):
+        with locked(self.root / "locks" / key):  # a second process waits, then finds the stage done
+            if found := self._usable(final, deletes=True):
                 return final, found, True
             self._make(final, build)
-        return final, read_manifest(final), False
+            manifest = read_manifest(final)
+            _SEEN[final] = _marks(final, manifest)
+        return final, manifest, False
 
-    def _usable(self, folder: Path) -> Manifest | None:
-        """The manifest of a stage that can be opened; None where there is none, or a broken one, which is said."""
+    def _usable(self, folder: Path, deletes: bool = False) -> Manifest | None:
+        """The manifest of a stage that can be opened; None where there is none, or a broken one.
+
+        Who holds the stage's lock may delete what is broken, and says so.
+        """
         if not folder.exists():
             return None
         try:
             manifest = read_manifest(folder)
-            check_files(folder, manifest)
+            check_files(folder, manifest, content=not _seen(folder, manifest))
         except Broken as why:
-            logger.warning("%s is broken (%s) and is computed again", folder, why)
-            shutil.rmtree(folder, ignore_errors=True)
+            if deletes:
+                logger.warning("%s is broken (%s) and is computed again", folder, why)
+                delete_folder(folder)
             return None
+        _SEEN[folder] = _marks(folder, manifest)
         _touch(folder / MANIFEST)
         return manifest
 
@@ -90,23 +118,31 @@ class Cache:
         work = final.with_name(f"{final.name}.partial")
         work.mkdir(exist_ok=True)
         try:  # a kill between manifest and rename
-            check_files(work, read_manifest(work), content=True)
+            manifest = read_manifest(work, final.name)
+            check_files(work, manifest, content=True)
         except Broken:
             (work / MANIFEST).unlink(missing_ok=True)
             manifest = build(work)
-            listed = {str(p.relative_to(work)): [p.stat().st_size, checksum(p)] for p in files_in(work)}
-            write_json(work / MANIFEST, {"format": FORMAT, **manifest, "files": listed})
+            listed = {str(p.relative_to(work)): [p.stat().st_size, checksum(p)] for p in _files_of(manifest, work)}
+            manifest = sealed({"format": FORMAT, **manifest, "files": listed})
+            write_json(work / MANIFEST, manifest)
         flush_folder(work)
+        for path in files_in(work):
+            if path.name != MANIFEST and str(path.relative_to(work)) not in manifest["files"]:
+                path.unlink()
         make_read_only(work)
         work.replace(final)
-        _flush_parent(final)
+        flush(final.parent)
 
     def remember(self, run: Path, keys: list[str]) -> None:
-        """Note that a run directory was made of these stages, for `used_by`."""
+        """Note that a run directory was made of these stages, for `used_by`; a cache that cannot be written is not."""
         folder = self.root / "runs"
-        folder.mkdir(parents=True, exist_ok=True)
         name = hashlib.blake2b(str(run.resolve()).encode(), digest_size=8).hexdigest()
-        write_json(folder / f"{name}.json", {"run": str(run.resolve()), "stages": keys})
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            write_json(folder / f"{name}.json", {"run": str(run.resolve()), "stages": keys})
+        except OSError as error:
+            logger.warning("the run is complete, but the cache does not know of it: %s", plainly(error, folder))
 
     def stages(self) -> list[Kept]:
         """All finished stages, by name and age."""
@@ -130,7 +166,7 @@ class Cache:
         for kept in self.stages():
             try:
                 check_files(kept.path, read_manifest(kept.path), content=True)
-            except Broken as why:
+            except (Broken, StorageError) as why:
                 wrong.append((kept, str(why)))
         return wrong
 
@@ -173,14 +209,50 @@ class Cache:
         return found
 
 
-def read_manifest(folder: Path) -> Manifest:
-    """The manifest of a stage's folder; `Broken` where it is missing or not one."""
+_SEEN: dict[Path, dict[str, tuple[int, ...]]] = {}  # stages whose content this process has compared, and their files
+
+
+def _marks(folder: Path, manifest: Mapping[str, Any]) -> dict[str, tuple[int, ...]]:
+    """What the system tells of a stage's files, which is another for a file that was written or replaced."""
+    found: dict[str, tuple[int, ...]] = {}
+    for name in manifest["files"]:
+        status = (folder / name).stat()
+        found[name] = (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns)
+    return found
+
+
+def _seen(folder: Path, manifest: Mapping[str, Any]) -> bool:
+    """Whether this process has compared the content of these very files."""
     try:
-        manifest = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
+        return _SEEN.get(folder) == _marks(folder, manifest)
+    except OSError:
+        return False
+
+
+def _files_of(manifest: Mapping[str, Any], work: Path) -> list[Path]:
+    """Files that belong to a stage: those its artefact names, or, for a manifest that names none, all."""
+    if "arrays" not in manifest or "paths" not in manifest:
+        return list(files_in(work))
+    named = [work / f"{array}.npy" for array in manifest["arrays"]]
+    named += [work / path for path in manifest["paths"].values()]
+    return sorted({file for path in named for file in (files_in(path) if path.is_dir() else [path])})
+
+
+def read_manifest(folder: Path, key: str | None = None) -> Manifest:
+    """The manifest of the stage `key`, by default the folder's name; `Broken` if missing, changed or another's."""
+    path = folder / MANIFEST
+    try:
+        manifest = json.loads(path.read_text(encoding="utf-8"))
+    except PermissionError:
+        raise unreadable(path) from None
     except (OSError, ValueError):
         raise Broken(f"no readable {MANIFEST}") from None
-    if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
+    if not isinstance(manifest, dict) or manifest.get("format") not in (2, FORMAT):
         raise Broken(f"{MANIFEST} is of another format")
+    if (manifest["format"] == FORMAT or "checksum" in manifest) and not is_sealed(manifest):
+        raise Broken(f"{MANIFEST} has another content than when it was written")
+    if manifest.get("key", expected := key or folder.name) != expected:
+        raise Broken(f"{MANIFEST} is of the stage {manifest['key']}")
     return manifest
 
 
@@ -190,12 +262,29 @@ def check_files(folder: Path, manifest: Mapping[str, Any], content: bool = False
         path = folder / name
         try:
             got = path.stat().st_size
-        except OSError:
+            same = got == size and (not content or checksum(path) == hashed)
+        except PermissionError:
+            raise unreadable(path) from None
+        except FileNotFoundError:
             raise Broken(f"{name} is missing") from None
+        except OSError as error:
+            raise Broken(f"{name} cannot be read: {error.strerror}") from None
         if got != size:
             raise Broken(f"{name} has {got} bytes instead of {size}")
-        if content and checksum(path) != hashed:
+        if not same:
             raise Broken(f"{name} has another content than when it was written")
+
+
+def unreadable(path: Path) -> StorageError:
+    """A file that belongs to somebody else: whose it is, and how to do without it."""
+    try:
+        owner = f"; it belongs to {path.owner()}"
+    except (OSError, KeyError):
+        owner = ""
+    return StorageError(
+        f"{path}: this user may not read it{owner}. Ask for `chmod a+rX`, or keep a cache of your own: "
+        "LABELDECONV_CACHE=FOLDER"
+    )
 
 
 def delete_folder(folder: Path) -> None:
@@ -211,11 +300,3 @@ def _touch(path: Path) -> None:
         os.utime(path)
     except OSError:
         return  # a cache that belongs to somebody else
-
-
-def _flush_parent(path: Path) -> None:
-    handle = os.open(path.parent, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

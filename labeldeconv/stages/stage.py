@@ -9,8 +9,9 @@
 
 `out` is given by the decorator: the folder that takes the stage's files, where a killed attempt is found again. The
 result is an `Artefact`: a frozen dataclass whose arrays are kept as .npy files, whose paths name files that the stage
-wrote, and whose other fields are plain values. A stage's version is raised when its code gives other results, so that a
-new release never serves an old release's numbers.
+wrote, and whose other fields are plain values. Files that no field names, such as checkpoints, go when the stage is
+done. A stage's version is raised when its code gives other results, so that a new release never serves an old release's
+numbers.
 
 Where results are kept, and who hears of progress, is said by `session`; both cannot change a result.
 """
@@ -30,6 +31,7 @@ from typing import Any, Concatenate, Generic, ParamSpec, TypeVar, cast, get_type
 import numpy as np
 from pydantic import BaseModel
 
+from labeldeconv.errors import plainly
 from labeldeconv.progress import logger
 from labeldeconv.stages.cache import Cache, Manifest
 from labeldeconv.stages.keys import Idle, Reading, Reads, digest, token
@@ -171,7 +173,12 @@ class Stage(Generic[P, A]):
             logger.debug("%s: started, in %s", label, folder)
             reset_peak_memory()
             start = time.perf_counter()
-            artefact = self.function(Folder(folder, label, watch), **given)  # type: ignore[call-arg]
+            try:
+                artefact = self.function(Folder(folder, label, watch), **given)  # type: ignore[call-arg]
+            except (MemoryError, RuntimeError) as error:
+                if (told := plainly(error, label)) is None:
+                    raise
+                raise told from error
             seconds = getattr(artefact, "seconds", time.perf_counter() - start)
             head = {"stage": self.name, "version": self.version, "key": key, "arguments": self._tokens(given)}
             peaks = {"peak_mib": peak_memory_mib(), "peak_accelerator_mib": peak_accelerator_mib()}

@@ -1,16 +1,31 @@
-"""Checkpoints: model, optimiser and random state in one safetensors file, replaced atomically; resuming is exact."""
+"""Checkpoints: model, optimiser and random state in one safetensors file, replaced atomically; resuming is exact.
+
+A checkpoint knows its own checksum and those of the files that go with it, as far as they were written by then. One
+that was changed or cut off is never trained on: the stage starts again, with a word.
+"""
 
 from __future__ import annotations
 
+import hashlib
 import json
 import time
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import safe_open
+from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor, nn
+
+from labeldeconv.progress import logger
+from labeldeconv.stages.files import BLOCK, flush
+
+Groups = dict[str, dict[str, Tensor]]
+
+
+class Damaged(Exception):
+    """A checkpoint that cannot be used; the message says why."""
 
 
 class Checkpoint:
@@ -47,8 +62,8 @@ class Checkpoint:
         """Whether it is time to write."""
         return time.perf_counter() - self._written >= 60 * self.minutes
 
-    def save(self, state: dict[str, Any], extra: dict[str, Tensor] | None = None) -> None:
-        """Write everything; `state` is JSON, `extra` holds tensors of the caller."""
+    def save(self, state: dict[str, Any], extra: dict[str, Tensor] | None = None, files: Sequence[Path] = ()) -> None:
+        """Write everything; `state` is JSON, `extra` holds tensors of the caller, `files` go with the checkpoint."""
         tensors = {f"model.{k}": v for k, v in self.model.state_dict().items()}
         for i, slots in self.optimizer.state_dict()["state"].items():
             tensors |= {f"optimizer.{i}.{k}": v for k, v in slots.items()}
@@ -56,22 +71,29 @@ class Checkpoint:
         tensors["random.cpu"] = torch.get_rng_state()
         if (random := self._random) is not None:
             tensors[f"random.{self._device.type}"] = random.get_rng_state()
-        metadata = {"state": json.dumps({**state, "seconds": self.seconds})}
+        for path in files:
+            flush(path)
+        beside = {path.name: [size := path.stat().st_size, _checksum(path, size)] for path in files}
+        known = json.dumps({**state, "seconds": self.seconds, "files": beside})
+        held = _unshared(tensors)
         temporary = self.path.with_suffix(".tmp")
-        save_file(_unshared(tensors), temporary, metadata)
+        save_file(held, temporary, {"state": known, "checksum": _digest(known, held)})
+        flush(temporary)
         temporary.replace(self.path)
         self._written = time.perf_counter()
 
     def load(self) -> tuple[dict[str, Any], dict[str, Tensor]] | None:
-        """Restore model, optimiser and random state; returns state and extra, or None where there is no file."""
+        """Restore model, optimiser and random state; returns state and extra.
+
+        None where there is no file, or, with a word, where it or a file that goes with it is damaged.
+        """
         if not self.path.exists():
             return None
-        groups: dict[str, dict[str, Tensor]] = {"model": {}, "optimizer": {}, "extra": {}, "random": {}}
-        with safe_open(self.path, framework="pt") as file:
-            state = json.loads(file.metadata()["state"])
-            for name in file.keys():  # noqa: SIM118 (safe_open is not a mapping)
-                group, _, rest = name.partition(".")
-                groups[group][rest] = file.get_tensor(name)
+        try:
+            state, groups = self._read()
+        except (Damaged, SafetensorError, OSError, ValueError, KeyError) as why:
+            logger.warning("%s is broken (%s); this stage starts again", self.path, why)
+            return None
         self.model.load_state_dict(groups["model"])
         slots: dict[int, dict[str, Tensor]] = {}
         for name, tensor in groups["optimizer"].items():
@@ -81,8 +103,47 @@ class Checkpoint:
         torch.set_rng_state(groups["random"]["cpu"])
         if (random := self._random) is not None and self._device.type in groups["random"]:
             random.set_rng_state(groups["random"][self._device.type])
-        self._seconds_before = state["seconds"]
+        self._seconds_before = state.pop("seconds")
         return state, groups["extra"]
+
+    def _read(self) -> tuple[dict[str, Any], Groups]:
+        """State and tensors of the file, all of it as it was written; else `Damaged`."""
+        groups: Groups = {"model": {}, "optimizer": {}, "extra": {}, "random": {}}
+        tensors: dict[str, Tensor] = {}
+        with safe_open(self.path, framework="pt") as file:
+            metadata = file.metadata() or {}
+            for name in file.keys():  # noqa: SIM118 (safe_open is not a mapping)
+                tensors[name] = file.get_tensor(name)
+        if metadata["checksum"] != _digest(metadata["state"], tensors):
+            raise Damaged("it has another content than when it was written")
+        state = json.loads(metadata["state"])
+        for name, (size, checksum) in state.pop("files").items():
+            if _checksum(self.path.with_name(name), size) != checksum:
+                raise Damaged(f"{name} has another content than when it was written")
+        for name, tensor in tensors.items():
+            group, _, rest = name.partition(".")
+            groups[group][rest] = tensor
+        return state, groups
+
+
+def _digest(state: str, tensors: Mapping[str, Tensor]) -> str:
+    """Checksum of a checkpoint's state and of its tensors: names, types, shapes and bytes."""
+    digest = hashlib.blake2b(state.encode(), digest_size=12)
+    for name in sorted(tensors):
+        tensor = tensors[name]
+        digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
+        digest.update(tensor.contiguous().flatten().view(torch.uint8).numpy().data)
+    return digest.hexdigest()
+
+
+def _checksum(path: Path, size: int) -> str:
+    """Hash of the first `size` bytes of a file."""
+    digest = hashlib.blake2b(digest_size=12)
+    with path.open("rb") as file:
+        while size > 0 and (block := file.read(min(size, BLOCK))):
+            digest.update(block)
+            size -= len(block)
+    return digest.hexdigest()
 
 
 def _unshared(tensors: dict[str, Tensor]) -> dict[str, Tensor]:

@@ -270,7 +270,6 @@ def train(
     model.save(out.path / "encoder")
     kept = head.kept(behind) if isinstance(head, PsiHead) and isinstance(behind, Psi) else behind.state_dict()
     save_file(kept, out.path / "head.safetensors")
-    (out.path / "checkpoint.safetensors").unlink(missing_ok=True)
     count = settings.epochs * len(nodes)
     batch = round(count / max(1, run.steps), 1)
     return TrainedEncoder(
@@ -390,7 +389,7 @@ def train_encoder(
                 if checkpoint.due:
                     check_weights(objective, out.label, advice)  # the checkpoint before stays
                     log.flush()
-                    checkpoint.save(state)
+                    checkpoint.save(state, files=[out.path / LOG])
                 clock.lap("log")
             state = {**state, "group": 0}
     objective.eval()

@@ -5,22 +5,25 @@ Attributes that several nodes share are encoded once.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Annotated
+from pathlib import Path
+from typing import Annotated, Any
 
 import numpy as np
 import torch
+from numpy.lib.format import open_memmap
 from torch import Tensor
 
 from labeldeconv.encoders.base import Encoder
 from labeldeconv.encoders.pretrained import Weights
 from labeldeconv.encoders.tokens import Tokens, ahead, length_batches
 from labeldeconv.encoders.trunk import split_for
-from labeldeconv.progress import bar
-from labeldeconv.stages.files import write_json
+from labeldeconv.progress import bar, logger
+from labeldeconv.stages.files import is_sealed, map_array, sealed, write_json
 from labeldeconv.stages.keys import Idle
 from labeldeconv.stages.stage import Artefact, Folder, stage
 from labeldeconv.training.finite import check_rows
@@ -31,6 +34,7 @@ BATCH_NODES = 1024
 COPIED = 1 << 16  # nodes that get the features of an equal attribute at a time
 SAVE_SECONDS = 20.0
 ROWS = 1 << 14  # standardised at a time
+Rows = Callable[[np.ndarray], np.ndarray]  # nodes (b,) to rows of a memory map
 ADVICE = (
     "features are kept as float16, whose largest number is 65504; lower train.lr, set train.clip, or, if the "
     "pre-trained encoder gives them, set train.precision to float32 or take another encoder"
@@ -89,7 +93,7 @@ def beside(out: Folder, X: Features, other: Features, nodes: np.ndarray | None =
     mean = np.concatenate([part.mean(0) for part in parts])
     scale = np.maximum(np.concatenate([part.std(0) for part in parts]), 1e-6)
     n, d = X.values.shape
-    values = np.lib.format.open_memmap(out.path / "values.npy", mode="w+", dtype=np.float16, shape=(n, len(mean)))
+    values = map_array(out.path / "values.npy", (n, len(mean)), np.float16)
     for rows in (slice(lo, lo + ROWS) for lo in range(0, n, ROWS)):
         values[rows, :d] = (X.values[rows] - mean[:d]) / scale[:d]
         values[rows, d:] = (other.values[rows] - mean[d:]) / scale[d:]
@@ -129,6 +133,7 @@ def pass_over(
     device: torch.device,
     compute: Callable[..., Tensor],
     write: Callable[[np.ndarray, np.ndarray, Tensor], None],
+    rows: Rows = lambda ids: ids,
 ) -> tuple[np.memmap, float]:
     """Send every distinct attribute through `compute`, longest first, into a float16 memory map; resumable.
 
@@ -137,6 +142,7 @@ def pass_over(
         shape: of the memory map.
         compute: inputs of the encoder to a tensor, without gradients.
         write: puts such a tensor, of the nodes `ids` (b,), into the memory map.
+        rows: which rows of it are those of some nodes; their own numbers by default.
 
     Returns:
         The memory map, and the seconds of all attempts.
@@ -145,11 +151,9 @@ def pass_over(
     lengths = tokens.lengths
     batches = length_batches(lengths, np.flatnonzero(tokens.first == np.arange(len(lengths))), BATCH_NODES, most)
     path, progress = out.path / f"{name}.npy", out.path / "progress.json"
-    done, before = 0, 0.0
-    if path.exists() and progress.exists():
-        state = json.loads(progress.read_text())
-        done, before = state["batches"], state["seconds"]
-    values = np.lib.format.open_memmap(path, mode="r+" if done else "w+", dtype=np.float16, shape=shape)
+    parts, before = _written_parts(path, progress, shape, batches, rows)
+    done = parts[-1][0] if parts else 0
+    values = open_memmap(path, mode="r+") if done else map_array(path, shape, np.float16)
     start = saved = time.perf_counter()
     with torch.inference_mode(), bar(out.label, sum(map(len, batches)), done=sum(map(len, batches[:done]))) as advance:
         prepared = ahead(lambda ids: (ids, tokens.batch(ids)), batches[done:])
@@ -158,8 +162,42 @@ def pass_over(
             advance(len(ids), tokens=int(lengths[ids].sum()))
             if time.perf_counter() - saved > SAVE_SECONDS:
                 values.flush()
+                parts.append([k, _part_key(values, batches[parts[-1][0] if parts else 0 : k], rows)])
                 saved = time.perf_counter()
-                write_json(progress, {"batches": k, "seconds": before + saved - start})
+                write_json(progress, sealed({"parts": parts, "seconds": before + saved - start}))
     values.flush()
-    progress.unlink(missing_ok=True)
     return values, before + time.perf_counter() - start
+
+
+def _written_parts(
+    path: Path, progress: Path, shape: tuple[int, int], batches: list[np.ndarray], rows: Rows
+) -> tuple[list[list[Any]], float]:
+    """What a killed attempt has written: [batches by then, hash of the rows since the part before], and its seconds.
+
+    From the first part that is not as it was written all is made again, with a word.
+    """
+    if not (path.exists() and progress.exists()):
+        return [], 0.0
+    good: list[list[Any]] = []
+    try:
+        state = json.loads(progress.read_text(encoding="utf-8"))
+        values = open_memmap(path, mode="r")
+        if not is_sealed(state) or values.shape != shape or values.dtype != np.float16:
+            raise ValueError("it is of something else")
+        for part in state["parts"]:
+            if _part_key(values, batches[good[-1][0] if good else 0 : part[0]], rows) != part[1]:
+                logger.warning("%s has another content than when it was written; a part of it is made again", path)
+                break
+            good.append(part)
+        return good, state["seconds"]
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as why:
+        logger.warning("%s is broken (%s); it is made again", path, why)
+        return [], 0.0
+
+
+def _part_key(values: np.ndarray, batches: list[np.ndarray], rows: Rows) -> str:
+    """Hash of the rows of some batches."""
+    digest = hashlib.blake2b(digest_size=12)
+    for ids in batches:
+        digest.update(np.ascontiguousarray(values[rows(ids)]).view(np.uint8).data)
+    return digest.hexdigest()

@@ -28,6 +28,7 @@ from labeldeconv.labels.pseudo import Labels
 from labeldeconv.progress import bar
 from labeldeconv.propagation.adjacency import Adjacency
 from labeldeconv.settings.models import GNNConfig
+from labeldeconv.stages.files import write_array, write_text
 from labeldeconv.stages.keys import Idle, Reads
 from labeldeconv.stages.stage import Artefact, Folder, stage
 from labeldeconv.training.checkpoint import Checkpoint
@@ -285,7 +286,7 @@ class _Training:
 
     def hand_over(self, number: int) -> None:
         """The best GNN so far teaches a fresh one in the next stage."""
-        np.save(self._logits_of(number), self._best_logits())
+        write_array(self._logits_of(number), self._best_logits())
         self.gnn.load_state_dict(self.initial)
         if self.consistency:
             self.consistency.teacher.load_state_dict(self.initial)
@@ -299,18 +300,16 @@ class _Training:
         self._write_log()
         teacher = self.consistency.teacher.state_dict() if self.consistency else {}
         extra = {f"best.{k}": v for k, v in self.best.items()} | {f"teacher.{k}": v for k, v in teacher.items()}
-        self.checkpoint.save({**self.state, "rows": len(self.rows)}, extra)
+        taught = [self._logits_of(number) for number in range(self.state["stage"])]
+        self.checkpoint.save({**self.state, "rows": len(self.rows)}, extra, [self.folder / LOG, *taught])
 
     def finish(self) -> TrainedGNN:
-        """What the best weights give."""
+        """What the best weights give. The cache deletes what only a resumed attempt needs, once all is written."""
         self._write_log()
         logits = self._best_logits()
-        for number in range(self.config.self_training.stages - 1):
-            self._logits_of(number).unlink()
         val = self.task.score(logits[self.split.val], self.labels[self.split.val])
         weights, log = self.folder / "gnn.safetensors", self.folder / LOG
         save_file(self.gnn.state_dict(), weights)
-        self.checkpoint.path.unlink(missing_ok=True)
         return TrainedGNN(
             logits, weights, log, val, self.state["best_epoch"], self.state["total"], self.checkpoint.seconds
         )
@@ -343,7 +342,7 @@ class _Training:
         return self.folder / f"stage-{number}.npy"
 
     def _write_log(self) -> None:
-        (self.folder / LOG).write_text("".join(f"{row}\n" for row in self.rows))
+        write_text(self.folder / LOG, "".join(f"{row}\n" for row in self.rows))
 
 
 def _epoch(

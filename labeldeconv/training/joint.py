@@ -104,7 +104,6 @@ def joint(
         )
     loaded.save(out.path / "encoder")
     save_file(model.gnn.state_dict(), out.path / "head.safetensors")
-    (out.path / "checkpoint.safetensors").unlink(missing_ok=True)
     return TrainedEncoder(
         encoder=out.path / "encoder",
         head=out.path / "head.safetensors",
@@ -169,7 +168,6 @@ def joint_head(
     task, epochs = Task.of(graph), sampling.gnn_epochs
     run = train_joint(model, sampler, None, graph.train_labels, task, sampling, rates, epochs, seed, out)
     save_file(gnn.state_dict(), out.path / "head.safetensors")
-    (out.path / "checkpoint.safetensors").unlink(missing_ok=True)
     return TrainedHead(out.path / "head.safetensors", out.path / LOG, run.seconds)
 
 
@@ -476,7 +474,7 @@ def train_joint(
                 if saved.due:
                     check_weights(model, out.label, advice)  # the checkpoint before stays
                     log.flush()
-                    saved.save(state, {str(k): v for k, v in sampler.histories.items()})
+                    saved.save(state, {str(k): v for k, v in sampler.histories.items()}, [out.path / LOG])
             state |= {"epoch": epoch + 1, "batch": 0}
     model.eval()
     check_weights(model, out.label, advice)  # the last step's loss was of the weights before it

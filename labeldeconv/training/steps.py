@@ -15,6 +15,7 @@ from labeldeconv.encoders.base import Encoder
 from labeldeconv.encoders.fallback import compute_in_float32_where_needed
 from labeldeconv.encoders.tokens import Tokens
 from labeldeconv.progress import say_once
+from labeldeconv.stages.files import write_text
 from labeldeconv.stages.watch import Watch
 
 TRIED = 2  # nodes on which an encoder is tried in bfloat16
@@ -93,6 +94,6 @@ def _native_bfloat16(device: torch.device) -> bool:
 def open_log(path: Path, steps: int, watch: Watch) -> Any:
     """Open a log of rows with exactly the lines of the `steps` that the checkpoint knows; `watch` sees them."""
     lines = path.read_text().splitlines(keepends=True)[:steps] if path.exists() else []
-    path.write_text("".join(lines))
+    write_text(path, "".join(lines))  # at once: the checkpoint counts on these lines
     watch.replay(lines)
     return path.open("a")

@@ -55,9 +55,12 @@ def token_states(
                 f"encoder.train_layers: states of the frozen layers are kept in float16, which holds numbers up to "
                 f"{LARGEST:,.0f}; this encoder has {largest:,.0f}. Leave it unset, or train more layers"
             )
-        values[flat_rows(starts[ids], tokens.lengths[ids])] = states.half().cpu().numpy()
+        values[rows(ids)] = states.half().cpu().numpy()
 
-    values, seconds = pass_over(tokens, out, "states", shape, device, compute, write)
+    def rows(ids: np.ndarray) -> np.ndarray:
+        return flat_rows(starts[ids], tokens.lengths[ids])
+
+    values, seconds = pass_over(tokens, out, "states", shape, device, compute, write, rows)
     return TokenStates(
         ids=tokens.ids,
         offsets=tokens.offsets,

@@ -17,6 +17,7 @@ def with_settings(run: Path, out: Path, sets: dict) -> RunDirectory:
     (out / "config.toml").write_text(config.to_toml())
     result["settings"] = config.model_dump()
     result["files"]["config.toml"][0] = (out / "config.toml").stat().st_size
+    del result["checksum"]
     (out / RESULT).unlink()
     (out / RESULT).write_text(json.dumps(result))
     return RunDirectory.open(out)

@@ -1,6 +1,8 @@
 """The command line as a newcomer meets it: JSON on stdout, messages, exit codes."""
 
 import json
+import os
+import signal
 import subprocess
 import sys
 
@@ -186,3 +188,88 @@ def test_inspect_says_what_is_missing(tmp_path, monkeypatch):
     assert out["classes"] == 47
     assert len(out["errors"]) == 8
     assert "Amazon-3M.raw/trn.json.gz" in out["errors"][-2]
+
+
+def run_command(args, stdout=subprocess.PIPE, **environment):
+    command = [sys.executable, "-m", "labeldeconv", *args]
+    return subprocess.Popen(
+        command, stdout=stdout, stderr=subprocess.PIPE, text=True, env={**os.environ, **environment}
+    )
+
+
+def test_a_reader_who_goes_away_is_no_error():
+    """`labeldeconv settings | head -1`"""
+    read, write = os.pipe()
+    os.close(read)
+    process = run_command(["settings"], stdout=write)
+    os.close(write)
+    _, err = process.communicate()
+    assert (process.returncode, err) == (1, "")
+
+
+@pytest.mark.parametrize("more", [[], ["--json"]])
+def test_a_full_stdout_is_one_line(more):
+    with open("/dev/full", "w") as full:  # noqa: PTH123 (a device)
+        process = run_command(["settings", *more], stdout=full)
+        _, err = process.communicate()
+    assert process.returncode == 1
+    assert err.splitlines() == [
+        "error: stdout: No space left on device; what was to be printed is lost, but files are written"
+    ]
+
+
+def test_ctrl_c_says_how_to_go_on(tmp_path):
+    args = ["fit", "planted:60", "--encoder", "tiny", "--set", "train.epochs=100000", "--out", str(tmp_path / "run")]
+    process = run_command(args, LABELDECONV_CACHE=str(tmp_path / "cache"))
+    lines = []
+    for line in process.stderr:
+        lines.append(line)
+        if "hops " in line:  # the encoder is trained now
+            process.send_signal(signal.SIGINT)
+    process.communicate()
+    assert process.returncode == 130
+    assert lines[-1] == "interrupted; resume with the same command: it goes on from the last checkpoint\n"
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(
+    ("error", "message"),
+    [
+        (OSError(28, "No space left on device", "/data/x"), "/data/x: the disk is full; make room"),
+        (PermissionError(13, "Permission denied", "/data/x"), "/data/x: no permission"),
+        (
+            MemoryError("Unable to allocate 1 TiB"),
+            "not enough memory (Unable to allocate 1 TiB); lower train.batch_nodes",
+        ),
+        (RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried"), "not enough memory"),
+    ],
+)
+def test_errors_of_the_machine_are_one_message(error, message, monkeypatch, capsys):
+    def fail(*_, **__):
+        raise error
+
+    monkeypatch.setattr("labeldeconv.runs.fit.fit_config", fail)
+    monkeypatch.setattr(sys, "argv", ["labeldeconv", "fit", "planted:60"])
+    with pytest.raises(SystemExit) as stop:
+        main()
+    assert stop.value.code == 1
+    err = capsys.readouterr().err
+    assert message in err
+    assert len(err.splitlines()) == 1
+
+
+def test_what_is_odd_about_the_data_is_said_and_recorded(tmp_path):
+    """Off a terminal too: on stderr, and as `warnings` of result.json."""
+    tables = tmp_path / "tables"
+    tables.mkdir()
+    rows = "".join(f"{i},text {i % 3},{i % 3}\n" for i in range(30))
+    (tables / "nodes.csv").write_text(f"id,text,label\n{rows}")
+    edges = "".join(f"{i},{(i + 1) % 30}\n" for i in range(30))
+    (tables / "edges.csv").write_text(f"source,target\n{edges}0,0\n0,1\n")
+    args = ["fit", str(tables), "--method", "pne", *QUICK, "--out", str(tmp_path / "run"), "--json"]
+    process = run_command(args, LABELDECONV_CACHE=str(tmp_path / "cache"))
+    out, err = process.communicate()
+    told = json.loads(out)["warnings"]
+    assert told
+    assert json.loads((tmp_path / "run" / "result.json").read_text())["warnings"] == told
+    assert all(f"warning: {warning}" in err for warning in told)

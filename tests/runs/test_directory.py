@@ -2,19 +2,23 @@
 
 import json
 import os
+import signal
+import time
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from labeldeconv import fit
-from labeldeconv.errors import DataError
+from labeldeconv import compare, fit
+from labeldeconv.errors import DataError, StorageError
 from labeldeconv.runs import directory
 from labeldeconv.runs.directory import (
     RunDirectory,
     begin_comparison,
     begin_run,
     check_place,
+    check_writable,
+    claimed,
     is_run,
     open_runs,
     run_with_gamma,
@@ -156,3 +160,71 @@ def test_a_run_directory_used_again_exports_the_new_ids(small_graph, tmp_path):
     export_run(tmp_path / "run", tmp_path / "x.npy")
     assert (tmp_path / "x.ids.txt").read_text().split() == list("012345")
     assert (tmp_path / "x.classes.txt").read_text().split() == ["a", "b", "c"]
+
+
+def test_two_processes_never_write_one_run(tmp_path):
+    """The second is told who writes; what a killed one held is free."""
+    ready, told = os.pipe()
+    child = os.fork()
+    if not child:
+        with claimed(tmp_path / "run"):
+            os.write(told, b"x")
+            time.sleep(60)
+        os._exit(0)
+    os.read(ready, 1)
+    try:
+        with pytest.raises(DataError, match=rf"run: process {child} on .* is writing it; wait"):
+            fit("planted:60", out=tmp_path / "run", cache=tmp_path / "cache", **QUICK)
+        assert not (tmp_path / "run").exists()
+    finally:
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+    with claimed(tmp_path / "run"):
+        pass
+    assert [p.name for p in tmp_path.iterdir() if p.name != "cache"] == []
+
+
+def test_a_place_that_cannot_be_written_is_told_before_anything_is_made(tmp_path, monkeypatch):
+    (tmp_path / "file").write_text("")
+    for out, said in (
+        (tmp_path / "file" / "run", "a file stands where a folder is meant"),
+        (tmp_path / "file" / "deep" / "run", "a file stands where a folder is meant"),
+        (tmp_path / ("x" * 250), "the name is too long"),
+    ):
+        with pytest.raises(StorageError, match=said):
+            fit("planted:60", out=out, cache=tmp_path / "cache", **QUICK)
+    monkeypatch.setattr(os, "access", lambda *_: False)
+    with pytest.raises(StorageError, match=rf"{tmp_path}: no permission.*--out"):
+        check_writable(tmp_path / "some" / "run")
+    assert [p.name for p in tmp_path.iterdir()] == ["file"]
+
+
+def test_what_a_kill_left_in_a_comparison_is_no_stranger(tmp_path):
+    """A half-deleted run, a table that had not got its name, a lock: none of them stops the next attempt."""
+    folder = write_comparison(tmp_path / "c", ring(), methods=("pne", "ld"))
+    (folder / "table.md.tmp").write_text("half")
+    (folder / "ld-gcn-0.lock").write_text("")
+    (folder / "ld-gcn-0.partial").mkdir()
+    begin_comparison(folder, ["ld-gcn-0"])
+    assert {p.name for p in folder.iterdir()} == {"ld-gcn-0", "ld-gcn-0.lock"}
+    (tmp_path / "c" / "ld-gcn-0" / "profile.json.tmp").write_text("half")
+    check_place(tmp_path / "c" / "ld-gcn-0")
+
+
+def test_a_run_is_deleted_without_its_name(tmp_path, monkeypatch):
+    folder = write_comparison(tmp_path / "c", ring(), methods=("pne", "ld"))
+    seen = []
+    monkeypatch.setattr(directory.shutil, "rmtree", lambda path, ignore_errors=False: seen.append(path.name))
+    begin_comparison(folder, ["ld-gcn-0"])
+    assert seen == ["pne-gcn-0.replaced", "pne-gcn-0.replaced"]
+    assert not (folder / "pne-gcn-0").exists()
+
+
+@pytest.mark.parametrize("name", ["result.json", "compare.json"])
+def test_a_changed_number_is_refused(tmp_path, name):
+    compare("planted:60", ["pne"], out=tmp_path / "c", cache=tmp_path / "cache", **QUICK)
+    path = tmp_path / "c" / name if name == "compare.json" else tmp_path / "c" / "pne-gcn-0" / name
+    text = path.read_text()
+    path.write_text(text.replace('"higher_is_better": true', '"higher_is_better": null'))
+    with pytest.raises(DataError, match=rf"{name}: it has another content"):
+        open_runs(path.parent)

@@ -1,14 +1,19 @@
 """The cache trusts no file: stages are whole, checked, read-only, and made again when they are broken."""
 
+import errno
 import json
 import logging
 import os
+import shutil
 import time
 from pathlib import Path
 
 import pytest
 
+from labeldeconv.errors import StorageError
+from labeldeconv.stages import cache as module
 from labeldeconv.stages.cache import MANIFEST, Broken, Cache, check_files, read_manifest
+from labeldeconv.stages.files import checksum
 
 
 def make(cache, key="k", text="content"):
@@ -16,7 +21,7 @@ def make(cache, key="k", text="content"):
         (folder / "sub").mkdir(exist_ok=True)
         (folder / "a.txt").write_text(text)
         (folder / "sub" / "b.txt").write_text("inner")
-        return {"values": {"x": 1}}
+        return {"key": key, "values": {"x": 1}}
 
     return cache.obtain("demo", key, build)
 
@@ -61,7 +66,18 @@ def test_killed_between_manifest_and_rename(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "damage", ["no manifest", "empty manifest", "other format", "missing", "truncated", "empty folder"]
+    "damage",
+    [
+        "no manifest",
+        "empty manifest",
+        "other format",
+        "missing",
+        "truncated",
+        "empty folder",
+        "flipped",
+        "flipped manifest",
+        "another stage's",
+    ],
 )
 def test_a_broken_stage_is_made_again_with_a_word(tmp_path, caplog, damage):
     cache = Cache(tmp_path)
@@ -79,6 +95,13 @@ def test_a_broken_stage_is_made_again_with_a_word(tmp_path, caplog, damage):
         (path / "sub" / "b.txt").unlink()
     elif damage == "truncated":
         os.truncate(path / "a.txt", 3)
+    elif damage == "flipped":
+        (path / "a.txt").write_text("contenT")
+    elif damage == "flipped manifest":
+        manifest.write_text(manifest.read_text().replace('"x": 1', '"x": 2'))
+    elif damage == "another stage's":
+        shutil.rmtree(path)
+        make(cache, "other")[0].rename(path)
     else:
         for file in (manifest, path / "a.txt", path / "sub" / "b.txt"):
             file.unlink()
@@ -128,3 +151,98 @@ def test_a_run_that_is_gone_uses_nothing(tmp_path):
     make(cache)
     cache.remember(tmp_path / "gone", ["k"])
     assert cache.stages()[0].used_by == []
+
+
+def test_content_is_compared_once_per_process(tmp_path, monkeypatch):
+    cache, read = Cache(tmp_path), []
+    path, _, _ = make(cache)
+    monkeypatch.setattr(module, "checksum", lambda p: (read.append(p.name), checksum(p))[1])
+    assert make(cache)[2]
+    assert read == []  # this process has written it
+    monkeypatch.setattr(module, "_SEEN", {})
+    assert make(cache)[2]
+    assert make(cache)[2]
+    assert sorted(read) == ["a.txt", "b.txt"]
+    (path / "a.txt").chmod(0o644)
+    (path / "a.txt").write_text("contenT")
+    assert not make(cache)[2]
+
+
+def test_only_what_the_artefact_names_is_kept(tmp_path):
+    def build(folder):
+        for name in ("log.txt", "checkpoint", "half.tmp"):
+            (folder / name).write_text(name)
+        return {"arrays": [], "paths": {"log": "log.txt"}}
+
+    path, manifest, _ = Cache(tmp_path).obtain("demo", "k", build)
+    assert sorted(p.name for p in path.iterdir()) == ["log.txt", MANIFEST]
+    assert list(manifest["files"]) == ["log.txt"]
+
+
+def test_a_killed_clean_up_is_finished_by_the_next_run(tmp_path, monkeypatch):
+    """Everything that an attempt needs to go on is there until the manifest is."""
+    cache = Cache(tmp_path)
+
+    def build(folder):
+        (folder / "log.txt").write_text("log")
+        (folder / "checkpoint").write_text("c")
+        return {"arrays": [], "paths": {"log": "log.txt"}}
+
+    def killed(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(module, "make_read_only", killed)
+    with pytest.raises(KeyboardInterrupt):
+        cache.obtain("demo", "k", build)
+    monkeypatch.undo()
+    path, _, _ = cache.obtain("demo", "k", lambda folder: pytest.fail("it was complete"))
+    assert sorted(p.name for p in path.iterdir()) == ["log.txt", MANIFEST]
+
+
+@pytest.mark.parametrize(
+    ("number", "told"),
+    [(errno.ENOSPC, "the disk is full; make room"), (errno.EROFS, "read-only"), (errno.EIO, "the disk fails")],
+)
+def test_an_error_of_the_disk_is_told_with_its_place(tmp_path, number, told):
+    def build(folder):
+        raise OSError(number, os.strerror(number))  # as write() does: without a name
+
+    with pytest.raises(StorageError, match=rf"demo/k: .*{told}.*LABELDECONV_CACHE"):
+        Cache(tmp_path).obtain("demo", "k", build)
+
+
+def test_a_file_where_the_cache_is_meant(tmp_path):
+    (tmp_path / "cache").write_text("")
+    with pytest.raises(StorageError, match="a file stands where a folder is meant"):
+        make(Cache(tmp_path / "cache"))
+
+
+def test_somebody_else_s_cache_is_named(tmp_path):
+    """Files of mode 0600 that another user owns."""
+    path, _, _ = make(Cache(tmp_path / "cache"))
+    for folder in (tmp_path.parent.parent, tmp_path.parent, tmp_path):
+        folder.chmod(0o755)
+    for file, told in (("a.txt", "a.txt"), (MANIFEST, MANIFEST)):
+        (path / file).chmod(0)
+        child = os.fork()
+        if not child:
+            try:
+                if os.getuid() == 0:
+                    os.setuid(65534)
+                module._SEEN.clear()
+                make(Cache(tmp_path / "cache"))
+                os._exit(2)
+            except StorageError as error:
+                said = str(error)
+                right = f"{told}: this user may not read it" in said and "LABELDECONV_CACHE=FOLDER" in said
+                os._exit(0 if right else 1)
+            except BaseException:
+                os._exit(3)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0, file
+        (path / file).chmod(0o444)
+
+
+def test_a_run_that_the_cache_cannot_note_is_complete(tmp_path, caplog):
+    (tmp_path / "runs").write_text("in the way")
+    Cache(tmp_path).remember(tmp_path / "run", ["k"])
+    assert "the run is complete, but the cache does not know of it" in caplog.text

@@ -1,13 +1,25 @@
 """Files are whole or not there, and a shared file never changes the kept one."""
 
+import errno
 import json
 import os
+import resource
 
 import numpy as np
 import pytest
 
 from labeldeconv.stages import files
-from labeldeconv.stages.files import checksum, make_read_only, share, write_json, write_text
+from labeldeconv.stages.files import (
+    checksum,
+    is_sealed,
+    make_read_only,
+    map_array,
+    sealed,
+    share,
+    write_array,
+    write_json,
+    write_text,
+)
 
 
 def test_json_and_text(tmp_path):
@@ -57,3 +69,61 @@ def test_without_reflinks_only_a_file_that_nobody_can_write_is_linked(tmp_path, 
     share(tmp_path / "a", tmp_path / "b")
     assert (tmp_path / "b").read_text() == "1"
     assert (tmp_path / "a").samefile(tmp_path / "b") == (not writable)
+
+
+@pytest.mark.parametrize("shape", [(5, 3), (0, 3), (4, 2, 2)])
+def test_a_mapped_array_has_all_its_blocks(tmp_path, shape):
+    values = map_array(tmp_path / "a.npy", shape, np.float16)
+    assert values.shape == shape
+    values[...] = 2
+    values.flush()
+    read = np.load(tmp_path / "a.npy")
+    assert read.dtype == np.float16
+    assert (read == 2).all()
+    assert (tmp_path / "a.npy").stat().st_blocks * 512 >= values.nbytes
+
+
+def test_a_full_disk_is_an_error_and_no_sigbus(tmp_path):
+    """A limit of the file's size stands for the full disk; without its blocks a memory map kills the process."""
+    child = os.fork()
+    if not child:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (4096, resource.RLIM_INFINITY))
+        try:
+            map_array(tmp_path / "a.npy", (1 << 20,), np.float32)[:] = 1
+            os._exit(2)
+        except OSError as error:
+            os._exit(0 if error.filename == str(tmp_path / "a.npy") and error.errno == errno.EFBIG else 1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+
+def test_a_file_system_that_takes_no_blocks_ahead(tmp_path, monkeypatch):
+    def cannot(*_):
+        raise OSError(errno.EOPNOTSUPP, "not supported")
+
+    monkeypatch.setattr(os, "posix_fallocate", cannot)
+    assert (map_array(tmp_path / "a.npy", (5, 3), np.float32) == 0).all()
+    monkeypatch.setattr(os, "posix_fallocate", lambda *_: (_ for _ in ()).throw(OSError(errno.ENOSPC, "full")))
+    with pytest.raises(OSError, match="full") as caught:
+        map_array(tmp_path / "b.npy", (5, 3), np.float32)
+    assert caught.value.filename == str(tmp_path / "b.npy")
+
+
+def test_a_seal_finds_every_change():
+    value = sealed({"a": 1, "b": {"2": [0.1, None]}, 3: "x"})
+    read = json.loads(json.dumps(value))
+    assert is_sealed(read)
+    for change in ({"a": 2}, {"c": 0}, {"checksum": "0"}, {"3": "y"}):
+        assert not is_sealed({**read, **change})
+    assert not is_sealed({"a": 1})
+
+
+def test_arrays_are_whole_or_not_there(tmp_path, monkeypatch):
+    write_array(tmp_path / "a.npy", np.arange(3))
+
+    def killed(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(os, "fsync", killed)
+    with pytest.raises(KeyboardInterrupt):
+        write_array(tmp_path / "a.npy", np.arange(4))
+    assert np.load(tmp_path / "a.npy").tolist() == [0, 1, 2]

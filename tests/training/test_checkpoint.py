@@ -1,5 +1,6 @@
 """Checkpoints: everything comes back to the bit, a half-written one never counts."""
 
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -111,3 +112,42 @@ def test_the_random_state_of_another_device_comes_back(tmp_path, monkeypatch):
     here, its = make()
     assert Checkpoint(tmp_path / "c.safetensors", here, its, 0).load() is not None  # without that device
     assert len(state) == 3
+
+
+@pytest.mark.parametrize("damage", ["flipped weight", "flipped state", "truncated", "empty", "not one", "log"])
+def test_a_damaged_one_is_told_and_never_used(tmp_path, caplog, damage):
+    path, log = tmp_path / "c.safetensors", tmp_path / "steps.jsonl"
+    log.write_text("one\n")
+    Checkpoint(path, *make(), 0).save({"epoch": 1}, files=[log])
+    log.write_text("one\ntwo\n")  # written since: no damage
+    assert Checkpoint(path, *make(), 0).load()[0] == {"epoch": 1}
+    held = path.read_bytes()
+    if damage == "flipped weight":
+        path.write_bytes(held[:-3] + bytes([held[-3] ^ 1]) + held[-2:])
+    elif damage == "flipped state":
+        path.write_bytes(held.replace(b'epoch\\": 1', b'epoch\\": 2'))
+    elif damage == "truncated":
+        path.write_bytes(held[: len(held) // 2])
+    elif damage == "empty":
+        path.write_bytes(b"")
+    elif damage == "not one":
+        path.write_bytes(b"x" * 1000)
+    else:
+        log.write_text("onE\n")
+    model, optimizer = make()
+    before = {name: value.clone() for name, value in model.state_dict().items()}
+    assert Checkpoint(path, model, optimizer, 0).load() is None
+    assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
+    assert "is broken" in caplog.text
+    assert "this stage starts again" in caplog.text
+
+
+def test_it_is_on_the_disk_before_it_has_its_name(tmp_path, monkeypatch):
+    """A checkpoint that is renamed before it is flushed may be empty after a power cut."""
+    done = []
+    monkeypatch.setattr(module, "flush", lambda path: done.append(path.name))
+    real = Path.replace
+    monkeypatch.setattr(Path, "replace", lambda self, target: (done.append("rename"), real(self, target))[1])
+    (tmp_path / "log").write_text("")
+    Checkpoint(tmp_path / "c.safetensors", *make(), 0).save({}, files=[tmp_path / "log"])
+    assert done == ["log", "c.tmp", "rename"]

@@ -51,7 +51,33 @@ def test_resumed_equals_straight(parts, tmp_path, monkeypatch):
     assert a.shape == (50, 32)
     np.testing.assert_array_equal(a, b)
     assert np.abs(a).sum(1).min() > 0
-    assert [p.name for p in (tmp_path / "b").iterdir()] == ["values.npy"]
+    assert {p.name for p in (tmp_path / "b").iterdir()} == {"values.npy", "progress.json"}
+
+
+def test_what_was_damaged_meanwhile_is_made_again(parts, tmp_path, monkeypatch, caplog):
+    """A byte of a killed attempt that has changed is found, and only what comes after it is encoded again."""
+    encoder, store = parts
+    monkeypatch.setattr(module, "BATCH_NODES", 10)
+    monkeypatch.setattr(module, "SAVE_SECONDS", -1.0)
+    for name in "abc":
+        (tmp_path / name).mkdir()
+        export_features(encoder, store, Folder(tmp_path / name))
+    straight = np.load(tmp_path / "a" / "values.npy")
+    third = np.argsort(-store.lengths, kind="stable")[20]  # a node of the third batch
+    damaged = np.load(tmp_path / "b" / "values.npy", mmap_mode="r+")
+    damaged[third, 3] += 1
+    damaged.flush()
+    state = (tmp_path / "c" / "progress.json").read_text()
+    (tmp_path / "c" / "progress.json").write_text(state.replace('"seconds": 0', '"seconds": 1'))
+    real, seen = type(encoder).forward, []
+    monkeypatch.setattr(type(encoder), "forward", lambda self, *a: (seen.append(len(a[0])), real(self, *a))[1])
+    for name, encoded_again in (("a", 0), ("b", 30), ("c", 50)):
+        seen.clear()
+        export_features(encoder, store, Folder(tmp_path / name))
+        assert sum(seen) == encoded_again, name
+        np.testing.assert_array_equal(np.load(tmp_path / name / "values.npy"), straight)
+    assert "a part of it is made again" in caplog.text
+    assert "the features are made again" in caplog.text
 
 
 def test_a_resumed_export_does_not_start_again(parts, tmp_path, monkeypatch):

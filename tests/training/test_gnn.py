@@ -18,7 +18,8 @@ from labeldeconv.graph.task import Task
 from labeldeconv.graph.texts import Texts
 from labeldeconv.propagation.adjacency import Adjacency
 from labeldeconv.settings.models import ConsistencyConfig, GNNConfig, SelfTrainingConfig
-from labeldeconv.stages.stage import Folder
+from labeldeconv.stages.cache import Cache
+from labeldeconv.stages.stage import Folder, session
 from labeldeconv.training import gnn as loop
 from labeldeconv.training.features import given
 from labeldeconv.training.feed import make_feed
@@ -75,13 +76,11 @@ def test_learns_from_parts_of_the_graph(name, batching, tmp_path):
 def test_test_labels_are_never_used(tmp_path):
     spoiled = LABELS.copy()
     spoiled[SPLIT.test] = 0
-    for settings in ({}, SELF | SCR):
-        a = train("gcn", tmp_path / "a", epochs=8, **settings)[0]
-        b = train("gcn", tmp_path / "b", epochs=8, labels=spoiled, **settings)[0]
+    for number, settings in enumerate(({}, SELF | SCR)):
+        a = train("gcn", tmp_path / f"a{number}", epochs=8, **settings)[0]
+        b = train("gcn", tmp_path / f"b{number}", epochs=8, labels=spoiled, **settings)[0]
         np.testing.assert_array_equal(a.logits, b.logits)
         assert score_on_test(a) != score_on_test(b, spoiled)
-        for folder in ("a", "b"):
-            assert not (tmp_path / folder / "checkpoint.safetensors").exists()  # the next one starts anew
 
 
 def test_early_stopping(tmp_path):
@@ -142,7 +141,44 @@ def test_self_training_has_stages_and_leaves_nothing_behind(tmp_path):
     assert {r["stage"] for r in rows} == {0, 1, 2}
     assert run.epochs == 15
     assert score_on_test(run) > 0.6
-    assert not list(tmp_path.glob("stage-*.npy"))
+
+
+def test_self_training_killed_at_its_end_goes_on(tmp_path, monkeypatch):
+    """Its files go at once and last: a kill between two deletions once made a stage that never resumed."""
+    straight, _ = train("gcn", tmp_path / "a", epochs=5, **SELF)
+    real = loop.save_file
+
+    def killed(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(loop, "save_file", killed)
+    with pytest.raises(KeyboardInterrupt):
+        train("gcn", tmp_path / "b", epochs=5, **SELF)
+    monkeypatch.setattr(loop, "save_file", real)
+    resumed, _ = train("gcn", tmp_path / "b", epochs=5, **SELF)
+    np.testing.assert_array_equal(straight.logits, resumed.logits)
+
+
+def test_damaged_pseudo_labels_of_a_stage_are_never_taught(tmp_path, monkeypatch, caplog):
+    straight, _ = train("gcn", tmp_path / "a", epochs=5, **SELF)
+    logits = np.load(tmp_path / "a" / "stage-0.npy")
+    logits[0] += 1
+    np.save(tmp_path / "a" / "stage-0.npy", logits)
+    again, _ = train("gcn", tmp_path / "a", epochs=5, **SELF)
+    np.testing.assert_array_equal(straight.logits, again.logits)
+    assert "stage-0.npy has another content than when it was written); this stage starts again" in caplog.text
+
+
+def test_nothing_of_an_unfinished_attempt_stays_in_the_cache(graph, tmp_path):
+    config = GNNConfig(hidden=8, epochs=3, checkpoint_minutes=0.0, **SELF)
+    with session(Cache(tmp_path)):
+        made = gnn(given(FEATURES), graph, Architecture.of(config), config, 0).made
+    assert sorted(p.name for p in made.path.iterdir()) == [
+        "epochs.jsonl",
+        "gnn.safetensors",
+        "logits.npy",
+        "stage.json",
+    ]
 
 
 def test_soft_labels_teach(tmp_path):
@@ -181,7 +217,6 @@ def test_the_best_weights_are_kept(tmp_path):
     assert Task("multiclass", c).score(run.logits[SPLIT.val], LABELS[SPLIT.val]) == run.val
     rows = [json.loads(line) for line in run.log.read_text().splitlines()]
     assert run.val == max(row["val"] for row in rows)
-    assert sorted(p.name for p in tmp_path.iterdir()) == [LOG, "gnn.safetensors"]
 
 
 def test_the_epoch_of_the_lowest_validation_loss(tmp_path):
