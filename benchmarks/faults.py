@@ -1,8 +1,8 @@
 """Break a run at every file operation, then run the same command again: is the result that of an undisturbed run?
 
-    python benchmarks/faults.py                      # every operation of fit and compare, every fault: an hour or more
-    python benchmarks/faults.py --sample 30 --seed 1 # some of them, as the test suite does
-    python benchmarks/faults.py --command fit --kinds kill,power --json
+    python -m benchmarks.faults                      # every operation of fit and compare, every fault: an hour or more
+    python -m benchmarks.faults --sample 30 --seed 1 # some of them, as the test suite does
+    python -m benchmarks.faults --command fit --kinds kill,power --json
 
 A layer under the file operations of a child process counts them (opening for writing, writing, truncating, taking
 blocks, flushing, renaming, linking, deleting, making and removing folders, changing rights) and breaks one:

@@ -270,6 +270,26 @@ def export(
 
 
 @app.command()
+def verify(
+    run: Annotated[Path, typer.Argument(help="A run directory of `fit`, or the folder of a `compare` or `sweep`.")],
+    as_json: AsJson = False,
+) -> None:
+    """Compare every file of a run with its checksum and compute its scores again; exit code 1 where one differs."""
+    from labeldeconv.runs.verification import verify_run
+
+    found = verify_run(run)
+    if as_json:
+        print_json(found.to_dict())
+    else:
+        for problem in found.problems:
+            console.print(problem, soft_wrap=True, highlight=False, markup=False)
+        counts = f"{found.runs} runs, {found.files} files, {found.scores} scores"
+        console.print(f"{counts}: {len(found.problems)} problems", highlight=False)
+    if found.problems:
+        raise typer.Exit(1)
+
+
+@app.command()
 def report(
     run: Annotated[Path, typer.Argument(help="A run directory of `fit`, or the folder of a `compare` or `sweep`.")],
     out: Annotated[Path | None, typer.Option(help="The HTML file; default report.html in that folder.")] = None,

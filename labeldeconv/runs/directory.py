@@ -213,14 +213,15 @@ class RunDirectory:
     result: dict[str, Any]
 
     @classmethod
-    def open(cls, path: str | Path) -> RunDirectory:
-        """The complete run at `path`; anything else is refused, with the reason."""
+    def open(cls, path: str | Path, check: bool = True) -> RunDirectory:
+        """The complete run at `path`; anything else is refused, with the reason. `verify` checks its files itself."""
         path = Path(path)
         if not (path / RESULT).is_file():
             raise DataError(f"{path}: the directory of a finished `labeldeconv fit` or `compare` expected")
         result = read_result(path / RESULT, FORMAT)
         run = cls(path, path.resolve().name, result)
-        run._check(content=False)
+        if check:
+            run._check(content=False)
         return run
 
     def verify(self) -> None:
