@@ -47,7 +47,8 @@ class LabelDeconvolution:
     Args:
         method: 'ld', or any name of `labeldeconv list`, or a function from `Run` to `Learned`.
         encoder: a name, a hub id, a folder, a SentenceTransformer, or a pair (model, tokenizer) of transformers.
-        gnn: a name, 'package.module:Name', or any class or module of PyG with forward(x, edge_index).
+        gnn: 'auto' chooses by validation score; or a name, 'package.module:Name', or any class or module of PyG with
+            forward(x, edge_index).
         alpha: share of the inverse labels in the target, or 'auto'.
         hops: N of the inverse labels; None takes the GNN's number of convolutions, 'auto' chooses.
         seed: of everything random.
@@ -65,7 +66,7 @@ class LabelDeconvolution:
         self,
         method: Any = "ld",
         encoder: Any = "minilm",
-        gnn: Any = "gcn",
+        gnn: Any = "auto",
         alpha: float | str = 1.0,
         hops: int | str | None = None,
         seed: int = 0,

@@ -24,6 +24,27 @@ def _own_cache(tmp_path, monkeypatch):
     monkeypatch.setenv("LABELDECONV_CACHE", str(tmp_path / "cache"))
 
 
+@pytest.fixture(autouse=True, scope="session")
+def _gnn_by_name():
+    """Hundreds of tests fit without naming a GNN: they get a GCN, since ten GNNs would race for each (seconds).
+
+    `raced_default` gives a test the default of users.
+    """
+    from labeldeconv.runs import fit as fitting
+
+    before, fitting.GNN_OF_FIT = fitting.GNN_OF_FIT, "gcn"
+    yield before
+    fitting.GNN_OF_FIT = before
+
+
+@pytest.fixture
+def raced_default(monkeypatch, _gnn_by_name):
+    """`fit` as users have it: the GNN is chosen unless one is named."""
+    from labeldeconv.runs import fit as fitting
+
+    monkeypatch.setattr(fitting, "GNN_OF_FIT", _gnn_by_name)
+
+
 @pytest.fixture(autouse=True)
 def _own_log():
     """The command line shows the log; no test leaves that to the next one."""

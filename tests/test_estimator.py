@@ -19,7 +19,7 @@ def graph():
 
 
 def estimator(tmp_path, **words):
-    return LabelDeconvolution(encoder="tiny", settings=QUICK, out=tmp_path / "run", **words)
+    return LabelDeconvolution(**{"encoder": "tiny", "gnn": "gcn", "settings": QUICK, "out": tmp_path / "run", **words})
 
 
 def test_it_gives_what_fit_gives(graph, tmp_path):
@@ -115,3 +115,15 @@ def test_multi_label(tmp_path):
 
 def test_names_of_data_work_too(tmp_path):
     assert estimator(tmp_path, method="pne").fit("planted:60").predict().shape == (60,)
+
+
+def test_the_gnn_is_chosen_unless_named(graph, tmp_path):
+    """And the one chosen predicts on other graphs, after loading too."""
+    assert LabelDeconvolution().gnn == "auto"
+    settings = {**QUICK, "gnn.hidden": 8, "gnn.candidates": ["sage", "mlp"]}
+    model = estimator(tmp_path, gnn="auto", settings=settings, method="pne").fit(graph)
+    assert model.result_.race["chosen"] in ("sage", "mlp")
+    other = planted(30, seed=1).graph
+    loaded = LabelDeconvolution.load(tmp_path / "run")
+    assert loaded.gnn == model.result_.race["chosen"]
+    np.testing.assert_array_equal(loaded.predict(other), model.predict(other))

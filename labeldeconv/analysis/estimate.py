@@ -18,7 +18,7 @@ from labeldeconv.gnns.architecture import Architecture
 from labeldeconv.graph.attributed import AttributedGraph
 from labeldeconv.methods.base import Work, method_named
 from labeldeconv.methods.giant import neighbourhood_nodes
-from labeldeconv.runs.fit import resolve
+from labeldeconv.runs.fit import candidates, is_auto, resolve
 from labeldeconv.settings.models import Config
 
 SAMPLE = 1000  # texts tokenised to estimate the lengths
@@ -30,8 +30,11 @@ def estimate(graph: AttributedGraph, config: Config) -> dict[str, Any]:
     """Tokens per node, and disk (MiB), memory (MiB) and seconds of `fit` with these settings and an empty cache.
 
     With `encoder.train_layers` features are counted as if the whole encoder made them, which is the most they can take.
+    Where the GNN is 'auto', the first candidate stands for it, beside the time that the race may take.
     """
     config = resolve(config)
+    race_seconds = 60 * config.gnn.race_minutes if is_auto(config) else 0.0
+    config = candidates(config)[0]
     encoder = Pretrained(config.encoder).load()
     store, longest = _sample_tokens(encoder, graph, config.encoder.max_tokens)
     n, mean = graph.num_nodes, float(store.lengths.mean())
@@ -61,6 +64,7 @@ def estimate(graph: AttributedGraph, config: Config) -> dict[str, Any]:
         "features": asked.exports * n * mean / export_speed,
         "gnn (at most)": asked.gnns * config.gnn.epochs * n * config.gnn.hidden * encoder.dim * 12 / _matmul_speed(),
     }
+    seconds |= {"gnn race (at most)": race_seconds} if race_seconds else {}
     widest = min(config.train.batch_tokens, config.train.batch_nodes * longest)
     memory = {
         "encoder, gradients, AdamW": 4 * weights + (12 * updated if asked.trained else 0),

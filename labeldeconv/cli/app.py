@@ -41,6 +41,7 @@ from labeldeconv.cli.terminal import (
     console,
     part_of,
     print_json,
+    print_race,
     print_tree,
     settings_of,
 )
@@ -97,7 +98,9 @@ def fit(
     data: Data,
     method: Annotated[str | None, typer.Option(help="A method of `labeldeconv list`; default auto.")] = None,
     encoder: Encoder = None,
-    gnn: Annotated[str | None, typer.Option(help="A GNN of `labeldeconv list`, or package.module:Name.")] = None,
+    gnn: Annotated[
+        str | None, typer.Option(help="A GNN of `labeldeconv list`, package.module:Name, or auto, the default.")
+    ] = None,
     seed: Annotated[int | None, typer.Option(help="Seed of everything random.")] = None,
     hops: Hops = None,
     alpha: Alpha = None,
@@ -120,11 +123,11 @@ def fit(
 ) -> None:
     """Train one method with one GNN and one seed; writes a run directory."""
     names = {"data": part_of(data, max_nodes), "method": method, "encoder__name": encoder, "gnn__name": gnn, "log": log}
-    settings = settings_of(config, sets, **names, seed=seed, **label_settings(alpha, hops))
+    from labeldeconv.runs.fit import fit_config, with_gnn_of_fit
+
+    settings = with_gnn_of_fit(settings_of(config, sets, **names, seed=seed, **label_settings(alpha, hops)))
     if dry_run:
         return _dry_run(settings, as_json)
-    from labeldeconv.runs.fit import fit_config
-
     result = fit_config(settings, out=out, find_batch=find_batch, memory_mib=memory)
     times = result.write_profile() if profile else None
     if as_json:
@@ -143,6 +146,8 @@ def fit(
     if result.largest_batch is not None:
         most = settings.encoder.max_tokens
         console.print(f"largest batch that fits: {result.largest_batch:,} nodes of {most} tokens")
+    if result.race:
+        print_race(result.race)
     if result.gamma:
         console.print("gamma: " + ", ".join(f"{g:.3f}" for g in result.gamma))
     console.print(f"run directory: {result.run}", soft_wrap=True)
@@ -228,9 +233,10 @@ def inspect(
     from labeldeconv.analysis.estimate import estimate
     from labeldeconv.data.opening import open_data
     from labeldeconv.encoders.pretrained import Pretrained
-    from labeldeconv.runs.fit import attribute_warning, resolve
+    from labeldeconv.runs.fit import attribute_warning, resolve, with_gnn_of_fit
 
-    settings = resolve(settings_of(config, sets, data=part_of(data, max_nodes), encoder__name=encoder))
+    asked = settings_of(config, sets, data=part_of(data, max_nodes), encoder__name=encoder)
+    settings = resolve(with_gnn_of_fit(asked))
     try:
         loaded = open_data(settings.data, settings.data_seed)
     except DataError as error:

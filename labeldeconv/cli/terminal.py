@@ -7,7 +7,7 @@ import math
 import os
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -78,6 +78,24 @@ def settings_of(config: Path | None, sets: list[str] | None, **given: Any) -> Co
 def part_of(data: str, max_nodes: int | None) -> str:
     """The name of the data, or of a connected part of it."""
     return data if max_nodes is None else f"{data}#{max_nodes}"
+
+
+def print_race(race: Mapping[str, Any]) -> None:
+    """How a GNN was chosen: the candidates, and the reason."""
+    rows = [
+        (
+            c["name"],
+            c["dropped"] or "chosen",
+            "" if c["score"] is None else f"{100 * c['score']:.2f}",
+            str(c["epochs"] or ""),
+            str(c["seeds"] or ""),
+            f"{c['seconds']:.1f}",
+        )
+        for c in race["candidates"]
+    ]
+    heads = ["GNN", "outcome", "val", "epochs", "seeds", "seconds"]
+    print_table("GNNs by validation score", heads, rows, left=2, folds=["outcome"])
+    console.print(f"GNN: {race['reason']}", soft_wrap=True, highlight=False, markup=False)
 
 
 def print_json(value: Any) -> None:

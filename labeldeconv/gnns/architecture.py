@@ -15,7 +15,7 @@ from labeldeconv.errors import ConfigError, LabelDeconvError, nearest
 from labeldeconv.gnns.adapter import adapted, maker_key
 from labeldeconv.gnns.base import GNN, GNNS
 from labeldeconv.gnns.norms import make_norm
-from labeldeconv.settings.models import GNNConfig
+from labeldeconv.settings.models import AUTO_GNN, GNNConfig
 from labeldeconv.stages.keys import digest
 
 MOST = 10_000  # of any whole number among the options: heads, hops, layers
@@ -41,6 +41,8 @@ class Architecture:
     @classmethod
     def of(cls, config: GNNConfig, module: Any = None) -> Architecture:
         """The architecture that the settings ask for; `module`, a class or an object, takes the place of the name."""
+        if config.name == AUTO_GNN and module is None:
+            raise ConfigError(f"gnn.name '{AUTO_GNN}': only fit and compare choose one; known here: {', '.join(GNNS)}")
         kind = GNNS.named(config.name) if module is None else module
         if not callable(kind):
             what = f"a class, a function or a module of torch expected, got {type(kind).__name__}"

@@ -40,7 +40,7 @@ class NodeMLP(GNN):
         hidden: int = 256,
         dropout: float = 0.5,
         norm: str = "batch",
-        input_dropout: float = 0.0,
+        input_dropout: float = 0.3,
     ) -> None:
         super().__init__(in_dim, out_dim)
         self.mlp = MLP([in_dim, *[hidden] * (layers - 1), out_dim], dropout=dropout, **mlp_norm(norm))

@@ -227,6 +227,10 @@ class Run:
         """The GNN that makes the pseudo labels of the training graph: on X_PNE, or on features X of it."""
         return self._gnn(X or self.encode(), self.graph, False, None, None, label)
 
+    def gnn_key(self, X: Features) -> str:
+        """The key of `gnn` on features X: it stands for all that this training depends on."""
+        return gnn.key(*self._gnn_arguments(X, self.whole, self.inductive, None, None))
+
     def _gnn(
         self,
         X: Features,
@@ -236,10 +240,19 @@ class Run:
         start: TrainedEncoder | None,
         label: str,
     ) -> TrainedGNN:
+        return gnn.called(label)(*self._gnn_arguments(X, graph, inductive, taught, start))
+
+    def _gnn_arguments(
+        self,
+        X: Features,
+        graph: AttributedGraph,
+        inductive: bool,
+        taught: Taught | None,
+        start: TrainedEncoder | None,
+    ) -> tuple[Any, ...]:
         edges = graph if self.architecture.edge_dim else None
         settings, seed = self.settings.gnn, self.settings.seed
-        arguments = (X, graph, self.architecture, settings, seed, inductive, edges, taught, start, self.device)
-        return gnn.called(label)(*arguments)
+        return X, graph, self.architecture, settings, seed, inductive, edges, taught, start, self.device
 
 
 @dataclass(frozen=True)

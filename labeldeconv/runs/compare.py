@@ -29,8 +29,10 @@ from labeldeconv.runs.fit import (
     Parts,
     Result,
     check_split,
+    contenders,
     dotted,
     fit_graph,
+    is_auto,
     load_graph,
     name_of,
     plain_name,
@@ -276,9 +278,10 @@ def _cells(
             if place not in graphs:
                 graphs[place] = load_graph(settings, parts.graph)
             opened = graphs[place]
-            run = prepare(settings, opened.graph, own)
-            run.architecture.sample  # noqa: B018 (built, so that options that do not fit are told now)
+            if not is_auto(settings, own):  # built, so that options that do not fit are told now
+                prepare(settings, opened.graph, own).architecture.sample  # noqa: B018
             try:
+                run = contenders(settings, opened.graph, own, known)[0][0]
                 known.needs(run)
                 check_split(run, known)
                 out.append(_Cell(settings, varied, own, opened.graph, tuple(opened.warnings)))
@@ -293,8 +296,11 @@ def _default_folder(cells: Sequence[_Cell], seeds: int) -> Path:
     """runs/DATA-compare-KEY: the key of all cells' settings, data and objects."""
     held = []
     for cell in cells:
-        run = prepare(cell.settings, cell.graph, cell.parts)
-        objects = [run.architecture.content_key]
+        runs, _ = contenders(
+            cell.settings, cell.graph, cell.parts, method_named(cell.parts.method or cell.settings.method)
+        )
+        run = runs[0]
+        objects = [each.architecture.content_key for each in runs]
         objects += [run.encoder.content_key] if cell.parts.encoder is not None else []
         held.append([token(cell.settings), cell.graph.content_key, objects])
     return Path("runs") / f"{plain_name(cells[0].graph.name)}-compare-{digest([held, seeds])[:SHORT_KEY]}"
@@ -311,7 +317,7 @@ def _row(cell: _Cell, results: list[Result]) -> Row:
     )
     return Row(
         method=cell.settings.method,
-        gnn=cell.settings.gnn.name,
+        gnn=_gnn_of(cell, results),
         varied=cell.varied,
         val=Spread.of([r.val for r in results]),
         test=Spread.of(tests),
@@ -325,6 +331,12 @@ def _row(cell: _Cell, results: list[Result]) -> Row:
         subgraph=subgraph,
         cells=tuple(cell.name(seed) for seed in range(len(results))),
     )
+
+
+def _gnn_of(cell: _Cell, results: list[Result]) -> str:
+    """The GNN of a row; one that was chosen, for all seeds alike, stands behind 'auto'."""
+    name = cell.settings.gnn.name
+    return f"{name} ({results[0].settings['gnn']['name']})" if is_auto(cell.settings, cell.parts) else name
 
 
 def _with_p(rows: Sequence[Row]) -> list[Row]:

@@ -43,7 +43,8 @@ COMPARISON = "compare.json"
 LOGS = ("tensorboard", "wandb")  # written while the run goes on; they are in no list of files
 RUN_FILES = {
     RESULT, "config.toml", "features.npy", "logits.npy", "gnn.safetensors", "epochs.jsonl", "encoder", "steps.jsonl",
-    "psi.safetensors", "pseudo_labels.npy", "hop_labels.npy", "graph", "profile.json", "report.html", *LOGS,
+    "psi.safetensors", "pseudo_labels.npy", "hop_labels.npy", "graph", "race.json", "profile.json", "report.html",
+    *LOGS,
 }  # fmt: skip
 COMPARISON_FILES = {COMPARISON, "table.md", "table.csv", "report.html"}
 
@@ -102,6 +103,8 @@ def write_run(
     work.mkdir(parents=True, exist_ok=True)
     write_text(work / "config.toml", config.to_toml())
     _write_graph(graph, work / "graph")
+    if result.get("race"):
+        write_json(work / "race.json", result["race"])
     for source, name in _files_of(learned):
         share(source, work / name)
     written = [path for path in files_in(work) if path.relative_to(work).parts[0] not in LOGS]
@@ -258,6 +261,11 @@ class RunDirectory:
     def gamma(self) -> list[float] | None:
         """gamma (h,) at the end of training; None where there are no inverse labels."""
         return self.result["gamma"]
+
+    @property
+    def race(self) -> dict[str, Any] | None:
+        """How the GNN was chosen: `chosen`, `reason` and `candidates`; None where it was named."""
+        return self.result.get("race")
 
     @property
     def cell(self) -> str:

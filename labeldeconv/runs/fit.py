@@ -23,16 +23,18 @@ from labeldeconv.data.findings import Loaded
 from labeldeconv.data.opening import open_data
 from labeldeconv.encoders.pretrained import Pretrained, Weights
 from labeldeconv.encoders.trunk import SplitEncoder
-from labeldeconv.errors import ConfigError
+from labeldeconv.errors import ConfigError, LabelDeconvError
 from labeldeconv.gnns.architecture import Architecture
 from labeldeconv.gnns.base import GNN, GNNS
 from labeldeconv.graph.attributed import AttributedGraph
 from labeldeconv.graph.task import Task
 from labeldeconv.methods.base import Learned, Method, Run, method_named
 from labeldeconv.methods.giant import predict_neighbourhoods
+from labeldeconv.methods.given import own_features
+from labeldeconv.methods.gnn_race import race
 from labeldeconv.progress import logger
 from labeldeconv.runs.directory import RunDirectory, begin_run, check_place, check_writable, claimed, write_run
-from labeldeconv.settings.models import Config
+from labeldeconv.settings.models import AUTO_GNN, Config
 from labeldeconv.settings.reading import label_settings, load_config, said, with_suggestions
 from labeldeconv.stages.cache import Cache
 from labeldeconv.stages.files import write_json
@@ -40,7 +42,9 @@ from labeldeconv.stages.keys import digest, token
 from labeldeconv.stages.stage import Use, session
 from labeldeconv.stages.watch import open_metrics
 from labeldeconv.training.capacity import largest_batch
+from labeldeconv.training.features import Features, given
 
+GNN_OF_FIT = AUTO_GNN  # of `fit` where no GNN is named; `compare` and the settings themselves have a GCN
 MOST_BYTES = 48  # of a part of a folder's name; a whole name may have 255, and there are five parts
 SHORT_KEY = 8  # characters of the key in the name of a default folder
 _splits: set[tuple[str, int]] = set()  # encoders, by content, that were found to split before so many last layers
@@ -77,6 +81,8 @@ class Result:
             device's memory, where `find_batch` asked for it; None elsewhere, and for methods that train no encoder.
         batch, subgraph: mean |B| and |G(B)| of these steps: nodes of the batch, and all nodes that it touches, halo
             nodes included; they differ in joint training only.
+        race: where gnn.name was 'auto': the GNN chosen, the reason in words, and the candidates with name, score,
+            epochs, seeds, seconds and why they were dropped; None where the GNN was named.
         cached: stages that this run took from the cache.
         stages: by label, the folder of every stage inside the cache: its name and key.
         warnings: what was said of the data: what is odd about its files, an encoder that does not fit its attributes.
@@ -108,6 +114,7 @@ class Result:
     stages: dict[str, str]
     warnings: list[str]
     settings: dict[str, Any]
+    race: dict[str, Any] | None
     run: Path
     features: np.ndarray = field(repr=False, compare=False)
     logits: np.ndarray = field(repr=False, compare=False)
@@ -121,6 +128,7 @@ class Result:
             "chosen": None,
             "tried": [],
             "warnings": [],
+            "race": None,
         }  # than the oldest runs of this format
         known = younger | run.result
         held = {f.name: known[f.name] for f in fields(cls) if f.name not in ("run", "features", "logits")}
@@ -175,8 +183,8 @@ def fit(
         method: a name of `labeldeconv list`, or a function from `Run` to `Learned`; 'ld' unless set otherwise.
         encoder: a name of `labeldeconv list`, a hub id, a folder, a SentenceTransformer, or (model, tokenizer) of
             transformers.
-        gnn: a name of `labeldeconv list`, 'package.module:Name', or any class or module of PyG with
-            forward(x, edge_index).
+        gnn: a name of `labeldeconv list`, 'package.module:Name', any class or module of PyG with
+            forward(x, edge_index), or 'auto', the default: the best on validation nodes of all that there are.
         alpha: share of the inverse labels in the target, or 'auto'.
         hops: N of the inverse labels, or 'auto'.
         seed: of everything random.
@@ -193,10 +201,15 @@ def fit(
         result.test, result.features.shape
     """
     given = {**label_settings(alpha, hops), **dotted(settings)}
-    asked = settings_from(data, method, encoder, gnn, seed, config, given)
+    asked = with_gnn_of_fit(settings_from(data, method, encoder, gnn, seed, config, given))
     parts = Parts.of(data, method, encoder, gnn)
     where = Path(out) if out else None, Cache(Path(cache)) if cache else None
     return fit_config(asked, parts, *where, find_batch, memory_mib)
+
+
+def with_gnn_of_fit(config: Config) -> Config:
+    """The settings of a `fit`: the GNN is chosen by validation score unless one is named."""
+    return config if said(config, "gnn.name") else load_config(config, {"gnn.name": GNN_OF_FIT})
 
 
 def dotted(settings: Mapping[str, Any]) -> dict[str, Any]:
@@ -237,10 +250,13 @@ def name_of(thing: Any) -> str:
 def resolve(config: Config, parts: Parts | None = None) -> Config:
     """The settings with what the data set and the GNN suggest wherever the user has said nothing.
 
-    The data set goes before the GNN, but for fewer layers than the GNN needs.
+    The data set goes before the GNN, but for fewer layers than the GNN needs. Where the GNN is 'auto', its settings
+    stay as they were said: each candidate resolves them with its own suggestions (`contenders`).
     """
     parts = parts or Parts()
     suggested = {} if parts.graph is not None else suggestions(config.data)
+    if is_auto(config, parts):
+        return with_suggestions(config, {k: v for k, v in suggested.items() if not k.startswith("gnn.")})
     kind = GNNS.named(config.gnn.name) if parts.gnn is None else parts.gnn
     kind = type(kind) if isinstance(kind, GNN) else kind
     if isinstance(kind, type) and issubclass(kind, GNN):
@@ -249,6 +265,49 @@ def resolve(config: Config, parts: Parts | None = None) -> Config:
             layers = suggested.get("gnn.layers", config.gnn.layers)
             suggested["gnn.layers"] = max(layers, kind.least_layers)
     return with_suggestions(config, suggested)
+
+
+def is_auto(config: Config, parts: Parts | None = None) -> bool:
+    """Whether the GNN is still to be chosen."""
+    return config.gnn.name == AUTO_GNN and (parts is None or parts.gnn is None)
+
+
+def candidates(config: Config, parts: Parts | None = None) -> list[Config]:
+    """The resolved settings of every GNN that the settings allow: of those that race, or of the one that is named."""
+    if not is_auto(config, parts):
+        return [config]
+    if config.gnn.options:
+        named = ", ".join(config.gnn.options)
+        raise ConfigError(f"gnn.options ({named}): options belong to one GNN; gnn.name expected, got '{AUTO_GNN}'")
+    names = dict.fromkeys(config.gnn.candidates or GNNS.first)
+    for name in names:
+        GNNS.named(name)  # a wrong name is told now
+    return [resolve(load_config(config, {"gnn.name": name}), parts) for name in names]
+
+
+def contenders(
+    settings: Config, graph: AttributedGraph, parts: Parts, method: Method
+) -> tuple[list[Run], dict[str, str]]:
+    """The runs of all GNNs that can be had, and the names of the others with what stands against them.
+
+    A GNN that was named by hand is not left out: what stands against it is raised where it is used.
+    """
+    found = candidates(settings, parts)
+    if not is_auto(settings, parts):
+        return [prepare(found[0], graph, parts)], {}
+    runs, left_out, obstacles = [], {}, []
+    for each in found:
+        try:
+            run = prepare(each, graph, parts)
+            run.architecture.sample  # noqa: B018 (built, so that settings that do not fit are told now)
+            method.needs(run)
+            runs.append(run)
+        except LabelDeconvError as obstacle:
+            left_out[each.gnn.name] = f"cannot run here: {obstacle}"
+            obstacles.append(obstacle)
+    if not runs:
+        raise obstacles[0]
+    return runs, left_out
 
 
 def open_graph(settings: Config, graph: AttributedGraph | None = None) -> AttributedGraph:
@@ -339,20 +398,23 @@ def fit_graph(
     """
     cache = cache or Cache()
     method = method_named(parts.method or settings.method)
-    run = prepare(settings, graph, parts)
-    out = out or default_folder(run, parts)
+    runs, left_out = contenders(settings, graph, parts, method)
+    out = out or default_folder(settings, runs, parts)
     with claimed(out):
         work = begin_run(out)
         with open_metrics(settings.log, work, out.name, settings.model_dump()) as log, session(cache, log) as account:
-            method.needs(run)
-            check_split(run, method)
-            told = [*warnings, *_attribute_warnings(run, method)]
+            method.needs(runs[0])
+            check_split(runs[0], method)
+            told = [*warnings, *_attribute_warnings(runs[0], method)]
+            raced = choose_gnn(runs, method, left_out) if is_auto(settings, parts) else None
+            run = next(run for run in runs if raced is None or run.settings.gnn.name == raced["chosen"])
             largest = largest_batch_of(run, method, memory_mib) if find_batch else None
             learned = method.learn(_adapted(run, method))
-            result = {**_result(run, learned, account.used), "largest_batch": largest, "warnings": told}
+            more = {"largest_batch": largest, "warnings": told, "race": raced}
+            result = {**_result(run, learned, account.used), **more}
             if log is not None:
                 log.add({"score/val": result["val"], "score/test": result["test"]}, "score/seed", settings.seed)
-        written = write_run(out, learned, graph, settings, result)
+        written = write_run(out, learned, graph, run.settings, result)
         cache.remember(out, [use.artefact.made.key for use in account.used])
         return Result.of(written)
 
@@ -367,6 +429,17 @@ def check_split(run: Run, method: Method) -> None:
         _splits.add((pretrained.content_key, number))
 
 
+def choose_gnn(runs: Sequence[Run], method: Method, left_out: Mapping[str, str]) -> dict[str, Any]:
+    """The race of the GNNs of some runs, alike in all else, on the features that the method starts from."""
+    first = _adapted(runs[0], method)
+    encodes = method.work(first.graph, first.settings, 0)
+    if encodes.exports or encodes.trained:
+        X: Features = first.features(None, "encode")
+    else:
+        X = given(own_features(first.whole))
+    return race(runs, X, left_out)
+
+
 def largest_batch_of(run: Run, method: Method, memory_mib: float | None = None) -> int | None:
     """Most nodes of `encoder.max_tokens` tokens in a training step of the encoder with psi that fits the run's device.
 
@@ -379,10 +452,13 @@ def largest_batch_of(run: Run, method: Method, memory_mib: float | None = None) 
     return largest_batch(run.encoder, run.psi(), run.inputs(), run.task, run.training, most, run.device, memory_mib)
 
 
-def default_folder(run: Run, parts: Parts) -> Path:
-    """runs/DATA-METHOD-GNN-SEED-KEY: the key of all settings, of the data and of objects given in place of names."""
-    settings = run.settings
-    held = [token(settings), run.whole.content_key, run.architecture.content_key]
+def default_folder(settings: Config, runs: Sequence[Run], parts: Parts) -> Path:
+    """runs/DATA-METHOD-GNN-SEED-KEY: the key of all settings, of the data and of objects given in place of names.
+
+    Where the GNN is yet to be chosen among those of `runs`, it is called 'auto' there.
+    """
+    run = runs[0]
+    held = [token(settings), run.whole.content_key, *(each.architecture.content_key for each in runs)]
     held += [run.encoder.content_key] if parts.encoder is not None else []
     names = [run.whole.name, settings.method, settings.gnn.name, str(settings.seed), digest(held)[:SHORT_KEY]]
     return Path("runs") / "-".join(map(plain_name, names))

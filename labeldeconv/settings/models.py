@@ -19,6 +19,7 @@ Positive = Annotated[float, Field(gt=0.0)]
 Share = Annotated[float, Field(gt=0.0, lt=1.0)]
 NonNegative = Annotated[float, Field(ge=0.0)]
 Normalization = Annotated[Literal["row", "symmetric"], Field(description="D^-1 A, or D^-1/2 A D^-1/2.")]
+AUTO_GNN = "auto"  # the name that lets the validation nodes choose the GNN (methods/gnn_race.py)
 UNKEYED = {"unkeyed": True}  # marks a setting that changes no result and so is in no stage's key
 CheckpointMinutes = Annotated[float, Field(ge=0.0, json_schema_extra=UNKEYED)]
 SelfLoops = Annotated[bool, Field(description="Add the node itself to its neighbours.")]
@@ -191,7 +192,13 @@ class GNNConfig(Settings):
     """
 
     name: str = "gcn"
-    """'gcn', 'sage', 'gat', 'revgat', 'gamlp', 'sagn', 'appnp', 'spegcn', 'spegnn', 'mlp' or 'package.module:Name'."""
+    """'gcn', 'sage', 'gat', 'revgat', 'gamlp', 'sagn', 'appnp', 'spegcn', 'spegnn', 'mlp', 'package.module:Name', or
+    'auto': a race on X_PNE by the score on validation nodes, which is what `fit` does unless a GNN is named."""
+    candidates: Annotated[list[str], Field(min_length=1)] | None = None
+    """'auto': the GNNs that race; None: all that `labeldeconv list` names. Equal scores: the one that stands first."""
+    race_minutes: Positive = 5.0
+    """'auto': how long the race may take, counted as work at the speed of two ordinary cores, so that a busy machine
+    changes no choice; on large graphs at least as long as 12 trainings of the cheapest candidate."""
     layers: Layers = 2
     """Convolutions; hops for GAMLP and SAGN; of APPNP, the spectral GNNs and the MLP layers of the MLP."""
     hidden: Count = 256

@@ -58,6 +58,21 @@ def free_memory_mib(groups: Path = Path("/sys/fs/cgroup")) -> float | None:
     return round(max(min(free), 0.0), 1) if free else None
 
 
+def total_memory_mib(groups: Path = Path("/sys/fs/cgroup")) -> float | None:
+    """Memory of the machine, or of the container if that is less, whoever uses it now; None where nobody tells."""
+    try:
+        lines = Path("/proc/meminfo").read_text().splitlines()
+    except OSError:
+        return None
+    total = [int(line.split()[1]) / 1024 for line in lines if line.startswith("MemTotal")]
+    for most, _ in LIMITS:
+        try:
+            total.append(int((groups / most).read_text()) / MIB)
+        except (OSError, ValueError):  # no container, or no limit ('max')
+            continue
+    return round(min(total), 1) if total else None
+
+
 def return_freed_memory() -> None:
     """Give memory that was freed back to the system, so that the next measurement does not count it."""
     devices = _accelerators()

@@ -54,7 +54,10 @@ class Made:
 
 @dataclass(frozen=True, eq=False)
 class Artefact:
-    """The typed result of a stage; `made` says how it came about. A field `seconds` replaces the measured time."""
+    """The typed result of a stage; `made` says how it came about.
+
+    Fields `seconds` and `peak_mib` replace what was measured.
+    """
 
     @property
     def made(self) -> Made:
@@ -133,6 +136,15 @@ def part_of_run(name: str) -> Iterator[None]:
         _part.reset(before)
 
 
+def current_cache() -> Cache:
+    """The cache of the open session, the default one outside: for stages made of others, which open one of their own.
+
+    What those use is then accounted for by them, and not as stages of the run.
+    """
+    opened = _current.get()
+    return opened.cache if opened else Cache()
+
+
 P = ParamSpec("P")
 A = TypeVar("A", bound=Artefact)
 
@@ -182,6 +194,7 @@ class Stage(Generic[P, A]):
             seconds = getattr(artefact, "seconds", time.perf_counter() - start)
             head = {"stage": self.name, "version": self.version, "key": key, "arguments": self._tokens(given)}
             peaks = {"peak_mib": peak_memory_mib(), "peak_accelerator_mib": peak_accelerator_mib()}
+            peaks |= {name: getattr(artefact, name, peak) for name, peak in peaks.items()}  # of stages made of others
             return {**head, "seconds": round(seconds, 3), **peaks, **_written(artefact, folder)}
 
         path, manifest, cached = where.cache.obtain(self.name, key, build)

@@ -273,3 +273,21 @@ def test_what_is_odd_about_the_data_is_said_and_recorded(tmp_path):
     assert told
     assert json.loads((tmp_path / "run" / "result.json").read_text())["warnings"] == told
     assert all(f"warning: {warning}" in err for warning in told)
+
+
+def test_fit_tells_how_the_gnn_was_chosen(tmp_path):
+    auto = ("--gnn", "auto", "--set", 'gnn.candidates=["gcn", "mlp"]', "--set", "gnn.hidden=8")
+    text = invoke("fit", "planted:60", "--method", "pne", *auto, "--out", str(tmp_path / "r"), *QUICK)
+    assert "GNNs by validation score" in text
+    assert "has the best accuracy on the validation nodes" in " ".join(text.split())
+    planned = json.loads(invoke("fit", "planted:60", *auto, "--dry-run", "--json", *QUICK))
+    assert planned["settings"]["gnn"]["name"] == "auto"
+    assert planned["estimate"]["seconds"]["gnn race (at most)"] == 300
+
+
+def test_the_default_of_fit_is_a_race(raced_default):
+    planned = json.loads(invoke("fit", "planted:60", "--dry-run", "--json", *QUICK))
+    assert planned["settings"]["gnn"]["name"] == "auto"
+    assert "estimate for auto with tiny and auto" in invoke("inspect", "planted:60", "--encoder", "tiny")
+    compared = json.loads(invoke("compare", "planted:60", "--dry-run", "--json", *QUICK))
+    assert compared["settings"]["gnn"]["name"] == "gcn"

@@ -37,7 +37,7 @@ def test_built_from_the_random_state_at_hand():
 
 @pytest.mark.parametrize("name", GNNS)
 def test_hops_are_those_of_the_gnn(name):
-    assert Architecture.of(GNNConfig(name=name, layers=3, hidden=8)).hops == {"appnp": 10, "mlp": 0}.get(name, 3)
+    assert Architecture.of(GNNConfig(name=name, layers=3, hidden=8)).hops == {"appnp": 5, "mlp": 0}.get(name, 3)
 
 
 def test_options_are_passed_on():

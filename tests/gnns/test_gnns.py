@@ -41,7 +41,7 @@ def test_contract(variant, check):
 @pytest.mark.parametrize("name", GNNS)
 def test_hops_are_layers(name):
     """But for APPNP, whose layers are those of the MLP it propagates, and the MLP, which has no hop."""
-    assert factory(name)(d, c).hops == {"appnp": 10, "mlp": 0}.get(name, 3)
+    assert factory(name)(d, c).hops == {"appnp": 5, "mlp": 0}.get(name, 3)
 
 
 def test_suite_finds_a_broken_promise():

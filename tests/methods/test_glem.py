@@ -120,7 +120,7 @@ def test_label_input_of_a_multilabel_task_is_a_sigmoid(monkeypatch):
 
 def test_label_inputs_of_another_graph_are_refused(graph, tmp_path):
     settings = {"glem.label_input": True, "glem.rounds": 1, "train.epochs": 1, "gnn.epochs": 2}
-    model = LabelDeconvolution("glem", "tiny", settings=settings, out=tmp_path / "m").fit(graph)
+    model = LabelDeconvolution("glem", "tiny", "gcn", settings=settings, out=tmp_path / "m").fit(graph)
     with pytest.raises(ConfigError, match=r"glem\.label_input false expected"):
         model.predict(planted(60, seed=3).graph)
 

@@ -70,6 +70,7 @@ def write_run(
     seed: int = 0,
     val: float | None = 0.5,
     fixed_point: bool = False,
+    race=None,
     **sets,
 ):
     """A finished run directory; returns its logits (n, c). A GNN that is not known stands for somebody else's."""
@@ -99,6 +100,7 @@ def write_run(
         "cached": [],
         "stages": {},
         "settings": config.model_dump(),
+        "race": race,
     }
     with TemporaryDirectory() as folder:
         learned = _learned(Path(folder), graph, method, config.setting, val, logits, gamma, fixed_point)

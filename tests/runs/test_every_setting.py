@@ -34,6 +34,7 @@ SAGN = {**PNE, "gnn.name": "sagn"}
 SELF_TRAINING = {**PNE, "gnn.self_training.stages": 2}
 CONSISTENT = {**SAGN, "gnn.consistency.weight": 0.5}
 REUSE = {**PNE, "gnn.name": "revgat", "gnn.options": {"label_inputs": True, "heads": 1}}
+AUTO = {**PNE, "gnn.name": "auto", "gnn.candidates": ["gcn", "mlp"]}
 TRAIN, GNN, FIRST = {"train"}, {"gnn"}, {"first gnn"}
 # Setting: (settings of the run, new value, labels of the stages that read it).
 READ = {
@@ -69,6 +70,7 @@ READ = {
     "train.head": (FNE, "psi", TRAIN),
     "train.psi_norm": (LD, "layer", TRAIN),
     "gnn.name": (PNE, "gat", GNN),
+    "gnn.race_minutes": (AUTO, 6.0, {"gnn race"}),
     "gnn.layers": (PNE, 1, GNN),
     "gnn.hidden": (PNE, 4, GNN),
     "gnn.dropout": (PNE, 0.1, GNN),
@@ -141,6 +143,7 @@ CHOOSE = {
     "train.psi_init": ({**FNE, "train.head": "psi"}, "gnn"),
     "train.precision": (FNE, "bfloat16"),
     "gnn.inputs": (FNE, "both"),
+    "gnn.candidates": (AUTO, ["mlp", "spegcn"]),
     "gnn.init": ({**FNE, "train.head": "psi"}, "psi"),
     "giant.coarsest": (GIANT, 1),
     "giant.finest": ({**GIANT, "giant.coarsest": 1, "giant.cluster_size": 1, "giant.step": 1}, 2),

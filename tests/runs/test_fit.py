@@ -241,7 +241,20 @@ def test_auto_is_a_word_of_fit(tmp_path):
 def command(cache, out, *more):
     quick = ["--encoder", "tiny", "--set", "train.epochs=3", "--set", "gnn.epochs=30", "--set", "gnn.patience=30"]
     always = ["--set", "train.checkpoint_minutes=0", "--set", "gnn.checkpoint_minutes=0"]
-    run = [sys.executable, "-m", "labeldeconv", "fit", "planted:300", "--out", str(out), *quick, *always, *more]
+    run = [
+        sys.executable,
+        "-m",
+        "labeldeconv",
+        "fit",
+        "planted:300",
+        "--gnn",
+        "gcn",
+        "--out",
+        str(out),
+        *quick,
+        *always,
+        *more,
+    ]
     env = {**os.environ, "LABELDECONV_CACHE": str(cache), "OMP_NUM_THREADS": "1"}
     return subprocess.Popen(run, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
@@ -307,7 +320,8 @@ def test_a_run_directory_used_again_holds_the_new_split(tmp_path):
 
 def test_off_a_terminal_every_stage_is_a_line(tmp_path):
     """Under nohup, SLURM or CI a run of hours printed nothing."""
-    run = [sys.executable, "-m", "labeldeconv", "fit", "planted:60", "--encoder", "tiny", "--out", str(tmp_path / "r")]
+    run = [sys.executable, "-m", "labeldeconv", "fit", "planted:60", "--encoder", "tiny", "--gnn", "gcn"]
+    run += ["--out", str(tmp_path / "r")]
     env = {**os.environ, "LABELDECONV_CACHE": str(tmp_path / "c")}
     told = subprocess.run([*run, "--set", "gnn.epochs=2"], env=env, capture_output=True, text=True, check=True).stderr
     assert all(any(label in line for line in told.splitlines()) for label in ("tokens", "first gnn", "hops", "train"))

@@ -13,6 +13,7 @@ from labeldeconv.stages.memory import (
     reset_peak_memory,
     resident_memory_mib,
     return_freed_memory,
+    total_memory_mib,
 )
 
 
@@ -89,3 +90,13 @@ def test_a_container_s_limit_counts_where_it_is_less(tmp_path):
     assert free_memory_mib(tmp_path) == 6.0
     (tmp_path / "memory.current").write_text(f"{11 << 20}\n")
     assert free_memory_mib(tmp_path) == 0.0
+
+
+@pytest.mark.skipif(total_memory_mib() is None, reason="this system does not tell")
+def test_the_whole_is_the_machine_s_or_the_container_s(tmp_path):
+    whole = total_memory_mib(tmp_path)
+    assert whole > (free_memory_mib(tmp_path) or 0.0)
+    (tmp_path / "memory.max").write_text("max\n")
+    assert total_memory_mib(tmp_path) == whole
+    (tmp_path / "memory.max").write_text(f"{10 << 20}\n")
+    assert total_memory_mib(tmp_path) == 10.0

@@ -12,7 +12,7 @@ from labeldeconv.graph.attributed import AttributedGraph
 from labeldeconv.settings.models import TrainConfig
 from labeldeconv.stages.cache import Cache
 from labeldeconv.stages.keys import Idle, Reads
-from labeldeconv.stages.stage import Artefact, Folder, session, stage
+from labeldeconv.stages.stage import Artefact, Folder, current_cache, session, stage
 
 calls: list[str] = []
 
@@ -114,3 +114,27 @@ def test_the_peak_of_accelerators_is_kept_with_the_stage(small_graph, monkeypatc
     for _ in range(2):
         assert numbers(small_graph, 3.0).made.peak_accelerator_mib == 123.0
     assert next(asked) == 456.0
+
+
+@dataclass(frozen=True, eq=False)
+class Sum(Artefact):
+    total: float
+    seconds: float
+    peak_mib: float
+
+
+@stage(version=1)
+def composed(out: Folder, graph: AttributedGraph) -> Sum:
+    with session(current_cache()) as inside:
+        total = sum(numbers(graph, factor).mean for factor in (1.0, 2.0))
+    return Sum(total, float(len(inside.used)), 77.0)
+
+
+def test_a_stage_made_of_others_accounts_for_them_itself(small_graph, tmp_path):
+    """They are kept in the same cache, and are no stages of the run; time and memory are what it says."""
+    with session(Cache(tmp_path / "here")) as account:
+        made = composed(small_graph).made
+        assert current_cache().root == tmp_path / "here"
+    assert [use.label for use in account.used] == ["composed"]
+    assert (made.seconds, made.peak_mib) == (2.0, 77.0)
+    assert len(list((tmp_path / "here" / "numbers").iterdir())) == 2

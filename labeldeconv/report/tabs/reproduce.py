@@ -74,7 +74,7 @@ def compare_command(source: ReportSource) -> str:
     for name, values in varied.items():
         words += ["--vary", f"{name}={','.join(values)}"]
     words += ["--methods", ",".join(dict.fromkeys(e.method for e in source.entries))]
-    gnns = list(dict.fromkeys(e.gnn for e in source.entries))
+    gnns = list(dict.fromkeys(e.gnn.partition(" (")[0] for e in source.entries))  # 'auto (sage)' was asked as 'auto'
     words += ["--gnns", ",".join(gnns), "--seeds", str(source.seeds)]
     if "encoder.name" not in varied:
         words += ["--encoder", settings["encoder"]["name"]]

@@ -8,6 +8,7 @@ from labeldeconv.report.blocks import Block, Cell, Facts, Figure, PageTable, Sec
 from labeldeconv.report.source import Entry, ReportSource, short
 from labeldeconv.report.wording import NOTHING
 from labeldeconv.runs.compare import REFERENCE
+from labeldeconv.runs.directory import RunDirectory
 
 SIGNIFICANT = 0.05
 MOST_ROWS = 200  # of the score chart; the table has all
@@ -20,7 +21,39 @@ def overview(source: ReportSource) -> Section:
         blocks.append(_facts(source))
     else:
         blocks += [_scores(source), _table(source)]
+    blocks += races(source)
     return Section("overview", "Scores", blocks)
+
+
+def races(source: ReportSource) -> list[Block]:
+    """How GNNs were chosen by validation score, each race once; none where all GNNs were named."""
+    found: dict[str, RunDirectory] = {}
+    for run in source.runs:
+        if run.race:
+            found.setdefault(run.result["stages"].get("gnn race", run.name), run)
+    return [block for run in found.values() for block in _race(source, run)]
+
+
+def _race(source: ReportSource, run: RunDirectory) -> list[Block]:
+    assert run.race is not None
+    rows = [
+        [
+            Cell(c["name"], strong=not c["dropped"]),
+            Cell(percent(c["score"])),
+            Cell(f"{c['epochs']:,}" if c["epochs"] else NOTHING),
+            Cell(str(c["seeds"] or NOTHING)),
+            Cell(f"{c['seconds']:,.1f}"),
+            Cell(c["dropped"] or "chosen"),
+        ]
+        for c in run.race["candidates"]
+    ]
+    columns = ["GNN", f"val {source.metric} (%)", "epochs", "seeds", "seconds", "outcome"]
+    note = "Candidates raced on the features of the encoder before training; score, epochs and seeds are of the last "
+    note += "heat of each. Labels of test nodes were not used."
+    table = PageTable(
+        "How the GNN was chosen", columns, rows, [False, True, True, True, True, False], note, prose=len(columns) - 1
+    )
+    return [Text(run.race["reason"]), table]
 
 
 def headline(source: ReportSource) -> str:
@@ -67,7 +100,7 @@ def _facts(source: ReportSource) -> Facts:
     entry = source.entries[0]
     facts = [
         ("method", entry.method),
-        ("GNN", entry.gnn),
+        ("GNN", _gnn(entry)),
         (f"test {source.metric} (%)", percent(entry.test[0])),
         (f"validation {source.metric} (%)", percent(entry.val[0])),
         ("seconds", f"{entry.seconds:,.1f}"),
@@ -77,6 +110,11 @@ def _facts(source: ReportSource) -> Facts:
     if gamma := next((run.gamma for run in entry.runs), None):
         facts.append(("gamma at the end", ", ".join(f"{g:.3f}" for g in gamma)))
     return Facts(facts)
+
+
+def _gnn(entry: Entry) -> str:
+    race = next((run.race for run in entry.runs if run.race), None)
+    return f"{entry.gnn}, chosen among {len(race['candidates'])} by validation score" if race else entry.gnn
 
 
 def _scores(source: ReportSource) -> Figure:

@@ -1,5 +1,6 @@
 from labeldeconv.report.source import open_source
 from labeldeconv.report.tabs.scores import headline, overview, p_text
+from labeldeconv.report.wording import NOTHING
 from tests.report.run_writing import ring, write_comparison, write_run
 
 
@@ -40,3 +41,22 @@ def test_a_sweep_of_one_method_has_one_best(tmp_path):
 def test_one_seed_has_no_p_column(tmp_path):
     table = overview(open_source(write_comparison(tmp_path, ring()))).blocks[-1]
     assert "p vs ld" not in table.columns
+
+
+def test_how_the_gnn_was_chosen(tmp_path):
+    """The reason in words and a row per candidate, the chosen one bold; runs whose GNN was named have none."""
+    candidates = [
+        {"name": "gcn", "score": 0.75, "epochs": 200, "seeds": 3, "seconds": 61.23, "dropped": ""},
+        {"name": "gat", "score": None, "epochs": 0, "seeds": 0, "seconds": 0.0, "dropped": "too slow: <b>"},
+    ]
+    write_run(tmp_path / "a", ring(), race={"chosen": "gcn", "reason": "gcn is best.", "candidates": candidates})
+    blocks = overview(open_source(tmp_path / "a")).blocks
+    assert ("GNN", "gcn, chosen among 2 by validation score") in blocks[1].facts
+    assert blocks[2].text == "gcn is best."
+    assert [[cell.text for cell in row] for row in blocks[3].rows] == [
+        ["gcn", "75.00", "200", "3", "61.2", "chosen"],
+        ["gat", NOTHING, NOTHING, NOTHING, "0.0", "too slow: <b>"],
+    ]
+    assert [row[0].strong for row in blocks[3].rows] == [True, False]
+    write_run(tmp_path / "b", ring())
+    assert len(overview(open_source(tmp_path / "b")).blocks) == 2
