@@ -1,7 +1,7 @@
 """Label Deconvolution: node representation learning on attributed graphs.
 
     from labeldeconv import LabelDeconvolution, fit
-    result = fit("planted", method="ld", encoder="minilm", gnn="gcn")
+    result = fit("planted", method="ld", encoder="minilm")  # the GNN: the best on validation nodes
     model = LabelDeconvolution(encoder="minilm", gnn="sagn").fit(graph)
 
 The names below load on first use, so that `labeldeconv --help` does not wait for torch.
