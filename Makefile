@@ -1,4 +1,4 @@
-# make install | demo | test | test-browser | wheel | bench-smoke | lint | types; everything lives in .venv
+# make install | demo | test | fuzz | test-browser | wheel | bench-smoke | lint | types; everything lives in .venv
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
@@ -10,7 +10,7 @@ export OMP_WAIT_POLICY := PASSIVE
 export KMP_BLOCKTIME := 0
 export TOKENIZERS_PARALLELISM := true
 
-.PHONY: bench-smoke install demo test test-browser wheel lint types unit clean
+.PHONY: bench-smoke install demo test fuzz test-browser wheel lint types unit clean
 
 install: $(STAMP)
 
@@ -35,6 +35,11 @@ types: $(STAMP)
 
 unit: $(STAMP)
 	$(BIN)/python -m pytest -n 2 --durations 10
+
+# Property tests of everything that reads files, with new cases every time; failures are kept in .hypothesis.
+CASES ?= 100000
+fuzz: $(STAMP)
+	FUZZ_CASES=$(CASES) $(BIN)/python -m pytest -q -s tests/fuzz
 
 # The report in a real browser. Chromium comes from the system, or through apt-get where that is allowed.
 test-browser: $(STAMP)

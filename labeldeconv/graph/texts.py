@@ -30,7 +30,7 @@ class Texts(Sequence[str]):
         return cls(np.frombuffer(b"".join(encoded), dtype=np.uint8), offsets)
 
     def __len__(self) -> int:
-        return len(self.offsets) - 1
+        return max(len(self.offsets) - 1, 0) if self.offsets.ndim else 0  # offsets of a broken file may be empty
 
     def __getitem__(self, i: Any) -> Any:
         if isinstance(i, slice):

@@ -33,6 +33,8 @@ def structure_problems(graph: AttributedGraph, files: Files | None = None) -> li
     """What is wrong with types, shapes and ranges; `files` gives the name of each part in messages."""
     check = _Check(graph, files or {})
     check.texts("texts", graph.texts)
+    if check.problems:
+        return check.problems  # nodes that cannot be counted fit nothing
     check.edges()
     check.labels()
     check.roles()

@@ -46,3 +46,12 @@ def test_a_truncated_array_an_archive_and_a_folder(tmp_path):
     (tmp_path / "z.npy").mkdir()
     with pytest.raises(DataError, match="cannot be read"):
         open_npy(tmp_path / "z.npy")
+
+
+def test_a_header_that_the_tokenizer_cannot_read(tmp_path):
+    """Found by fuzzing: tokenize.TokenError is no ValueError."""
+    np.save(tmp_path / "x.npy", np.zeros((4, 2), np.float32))
+    content = (tmp_path / "x.npy").read_bytes()
+    (tmp_path / "x.npy").write_bytes(content[:67] + b"#e{\xe9\xd4{" + content[74:])
+    with pytest.raises(DataError, match="not a readable"):
+        open_npy(tmp_path / "x.npy")
