@@ -57,8 +57,8 @@ class TokenStates(Tokens):
 class SplitEncoder(Encoder):
     """An encoder whose first layers are frozen and in evaluation mode; `forward` goes on from the states they gave.
 
-    The layers of the trunk are no part of this module: they stay where they are when it moves to a device, and no
-    checkpoint holds them. `save` writes the whole encoder.
+    The layers of the trunk are no part of this module: they stay where they are when it moves to a device, until they
+    are to run, and no checkpoint holds them. `save` writes the whole encoder.
 
     Args:
         whole: the encoder, which is changed.
@@ -79,10 +79,23 @@ class SplitEncoder(Encoder):
         self._given = self.states(input_ids, attention_mask) if states is None else states
         return self.whole(input_ids, attention_mask)  # ends in `_enter`, which puts the states in
 
-    @torch.no_grad()
     def states(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
-        """Tokens (b, t) and mask (b, t) to the trunk's states (b, t, w): what the first trained layer reads."""
-        return self._states(input_ids, attention_mask)
+        """Tokens (b, t) and mask (b, t) to the trunk's states (b, t, w): what the first trained layer reads.
+
+        The other layers do not run, and no gradient is kept, since all that the states depend on is frozen.
+        """
+        layers, depth = self._layers, len(self._trunk)
+        before = list(layers)
+        stops = [Passing(layer, self._form) for layer in before[depth:]]
+        for i, layer in enumerate([*self._trunk, *stops]):
+            layers[i] = layer.to(input_ids.device)
+        try:
+            self.whole(input_ids, attention_mask)
+        finally:
+            for i, layer in enumerate(before):
+                layers[i] = layer
+        assert stops[0].passed is not None
+        return stops[0].passed
 
     def train(self, mode: bool = True) -> SplitEncoder:
         """Only the trained layers ever have dropout."""
@@ -132,7 +145,7 @@ class SplitEncoder(Encoder):
         depth = len(layers) - self.train_layers
         self.whole.eval()
         device = next(self.whole.parameters()).device
-        tokens = torch.tensor(self.whole.tokenize([self.probe], PROBE_TOKENS), device=device)  # (1, t)
+        tokens = torch.tensor(self.whole.tokenize([self.probe], PROBE_TOKENS)).to(device)  # (1, t)
         mask = torch.ones_like(tokens)
         with torch.no_grad():
             expected, self._form = _layer_form(self.whole, layers, tokens, mask)
@@ -140,7 +153,7 @@ class SplitEncoder(Encoder):
         for i, layer in enumerate(self._trunk):
             layers[i] = Passing(layer, self._form)
         self._hook = layers[depth].register_forward_pre_hook(self._enter, with_kwargs=True)
-        states = self._states(tokens, mask)
+        states = self.states(tokens, mask)
         self.width = states.shape[-1]
         _freeze(states, [*self.parameters(), *(p for part in self._trunk for p in part.parameters())])
         with torch.no_grad():
@@ -167,21 +180,6 @@ class SplitEncoder(Encoder):
             for i, layer in enumerate(self._trunk):
                 layers[i] = Passing(layer, self._form)
             self._hook = layers[len(self._trunk)].register_forward_pre_hook(self._enter, with_kwargs=True)
-
-    def _states(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
-        """The trunk's states (b, t, w), with gradients where weights want them; the other layers do not run."""
-        layers, depth = self._layers, len(self._trunk)
-        before = list(layers)
-        stops = [Passing(layer, self._form) for layer in before[depth:]]
-        for i, layer in enumerate([*self._trunk, *stops]):
-            layers[i] = layer
-        try:
-            self.whole(input_ids, attention_mask)
-        finally:
-            for i, layer in enumerate(before):
-                layers[i] = layer
-        assert stops[0].passed is not None
-        return stops[0].passed
 
     def _enter(self, layer: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Give the first trained layer the states (b, t, w) instead of what came through the empty trunk."""

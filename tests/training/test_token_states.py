@@ -2,6 +2,7 @@
 
 import json
 import logging
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -24,6 +25,7 @@ from labeldeconv.training import steps
 from labeldeconv.training.encoder import LOG, LinearHead, Objective, train, train_encoder
 from labeldeconv.training.features import features
 from labeldeconv.training.token_states import token_states
+from tests.elsewhere import DEVICE, elsewhere
 from tests.encoders.families import PROTEINS, SEQUENCES, SPLIT, TEXTS, frozen_in_place
 
 c = 3
@@ -80,7 +82,7 @@ def test_resumed_equals_straight(tmp_path, monkeypatch):
 
     def dying(self, *inputs):
         calls.append(len(inputs[0]))
-        if len(calls) == 4:
+        if len(calls) == 5:
             raise KeyboardInterrupt
         return real(self, *inputs)
 
@@ -88,13 +90,13 @@ def test_resumed_equals_straight(tmp_path, monkeypatch):
     arguments = (store, weights, 1, "float32", torch.device("cpu"))
     with pytest.raises(KeyboardInterrupt):
         token_states.function(Folder(tmp_path), *arguments)
-    done = calls[1:3]  # the first is the check of the split, the last one died
+    done = calls[2:4]  # the first two are of the split, the last one died
     calls.clear()
     monkeypatch.setattr(
         SplitEncoder, "states", lambda self, *inputs: calls.append(len(inputs[0])) or real(self, *inputs)
     )
     resumed = token_states.function(Folder(tmp_path), *arguments)
-    assert sum(calls[1:]) == len(set(WORDS)) - sum(done)
+    assert sum(calls[2:]) == len(set(WORDS)) - sum(done)
     np.testing.assert_allclose(resumed.states, states.states, atol=2e-3)
 
 
@@ -190,3 +192,39 @@ def test_trained_resumed_saved_and_exported(name, precision, family, tmp_path, m
     short, long = (features(read, after, precision).values.astype(np.float32) for read in (states, store))
     np.testing.assert_allclose(short, long, atol=(1e-2 if precision == "float32" else 5e-2) * np.abs(long).max())
     assert np.abs(long - features(store, weights, precision).values).max() > 1e-3
+
+
+@pytest.mark.filterwarnings("ignore:.*copying from a non-meta parameter")  # torch takes it for the real "meta"
+def test_all_of_it_on_another_device(tmp_path, monkeypatch):
+    """States, training, the saved encoder and features as on the CPU; the trunk stays behind while layers train."""
+    monkeypatch.setattr(torch, "inference_mode", torch.no_grad)  # which wrapped tensors do not know
+    weights, store, here = made()
+    with elsewhere():
+        (tmp_path / "states").mkdir()
+        there = token_states.function(Folder(tmp_path / "states"), store, weights, 1, "float32", DEVICE)
+        split = SplitEncoder(weights.load(), 1).to(DEVICE)
+        assert {p.device for p in split.parameters()} == {DEVICE}
+        assert {p.device for layer in split._trunk for p in layer.parameters()} == {torch.device("cpu")}
+        assert split(*(x.to(DEVICE) for x in store.batch(np.arange(3)))).device == DEVICE  # which runs the trunk, too
+    np.testing.assert_allclose(there.states, here.states, atol=2e-3)
+    labels = np.arange(30) % c
+    arguments = (
+        here,
+        weights,
+        LinearHead(c),
+        TrueTargets(labels, TASK),
+        np.arange(30),
+        settings(epochs=1),
+        0,
+        None,
+        None,
+    )
+    exported = []
+    for device in (torch.device("cpu"), DEVICE):
+        place = tmp_path / device.type
+        place.mkdir()
+        with elsewhere():
+            trained = train.function(Folder(place), *arguments, device)
+            after = weights.with_trained(SimpleNamespace(encoder=trained.encoder))
+            exported.append(np.array(features.function(Folder(place), here, after, "float32", device).values))
+    np.testing.assert_allclose(exported[1].astype(np.float32), exported[0].astype(np.float32), atol=5e-3)
