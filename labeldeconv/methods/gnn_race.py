@@ -2,7 +2,7 @@
 
     labeldeconv fit DATA --gnn auto
 
-Successive halving: heats of an eighth, a quarter and half of the epochs keep the better half, until two are left; they
+Successive halving: heats of an eighth, a quarter and half of the epochs (20 at least) keep the better half, until two
 meet in a final of full trainings over several seeds, whose mean validation scores decide. Every training is the `gnn`
 stage of the candidate's own settings, so it resumes where it was killed, and the winner's is the one that the methods
 go on with. A heat's learning rate falls to 0 within the heat: a short training, not the start of a long one.
@@ -34,6 +34,8 @@ from labeldeconv.training.features import Features
 from labeldeconv.training.gnn import TrainedGNN
 
 HEATS = (8, 4, 2)  # a heat trains for the epochs divided by this
+# Shorter trainings tell of the start only: of 48 epochs on citeseer, heats of 6 and 12 dropped the two that end best.
+LEAST_EPOCHS = 20
 FINALISTS = 2
 SEEDS = (0, 1, 2)  # of the final; the heats have the first one
 FEWEST_SEEDS = 2  # where the budget does not allow all
@@ -179,6 +181,7 @@ class _Heats:
         self.known = {c.name: Entrant(c.name) for c in contestants}
         self.reached = dict.fromkeys(self.known, 0)  # heats
         self.peaks: list[float] = []
+        self.counted: set[str] = set()  # trainings whose seconds are counted: a heat may be as long as the final
         cheapest = min(c.work * c.epochs for c in contestants)
         self.budget = self.rest = max(60 * minutes * SPEED, FLOOR * cheapest)
         self.ended = ""
@@ -188,8 +191,9 @@ class _Heats:
         self._drop_slow()
         if len(self.known) == 1:
             return self.left[0].name, f"{self.left[0].name}: the only GNN that can run here."
-        for share in HEATS:
-            if len(self.left) <= FINALISTS or not self._heat(share):
+        shares = [s for s in HEATS if s == HEATS[0] or any(_shortened(c, s) > LEAST_EPOCHS for c in self.left)]
+        for share in shares:
+            if len(self.left) <= FINALISTS or not self._heat(share, share == shares[-1]):
                 break
         return self._final()
 
@@ -213,8 +217,8 @@ class _Heats:
                 told = f"too slow: {_shortened(c, HEATS[0])} epochs would take about {_minutes(takes)}"
                 self.known[c.name].dropped = f"{told} of the {_minutes(self.budget)} that the race has"
 
-    def _heat(self, share: int) -> bool:
-        """One heat, which drops the worse half; False where the budget does not allow it."""
+    def _heat(self, share: int, last: bool) -> bool:
+        """One heat, which drops the worse half, the last one all but two; False where the budget does not allow it."""
         cost = sum(c.work * _shortened(c, share) for c in self.left)
         if cost > self.rest:
             self.ended = f" The budget ended there: the next heat would have taken {_minutes(cost)}."
@@ -223,7 +227,7 @@ class _Heats:
         for c in self.left:
             self._train(c, _shortened(c, share), SEEDS[:1])
         ranked = self._ranked()
-        keep = max(FINALISTS, math.ceil(len(ranked) / 2))
+        keep = FINALISTS if last else max(FINALISTS, math.ceil(len(ranked) / 2))
         for place, c in enumerate(ranked[keep:], start=keep + 1):
             self.known[c.name].dropped = f"place {place} of {len(ranked)} after {_shortened(c, share)} epochs"
         self.left = ranked[:keep]
@@ -250,7 +254,9 @@ class _Heats:
         trained = [c.train(epochs, seed) for seed in seeds]
         mine = self.known[c.name]
         mine.score, mine.epochs, mine.seeds = statistics.fmean(_score(t.val) for t in trained), epochs, len(seeds)
-        mine.seconds = round(mine.seconds + sum(t.made.seconds for t in trained), 3)
+        new = {t.made.key: t.made.seconds for t in trained if t.made.key not in self.counted}
+        self.counted |= set(new)
+        mine.seconds = round(mine.seconds + sum(new.values()), 3)
         self.peaks += [t.made.peak_mib for t in trained if t.made.peak_mib is not None]
         self.reached[c.name] += 1
 
@@ -283,7 +289,7 @@ def _size(run: Run) -> Size:
 
 def _shortened(c: Contestant, share: int) -> int:
     """Epochs of a heat."""
-    return max(1, c.epochs // share)
+    return max(min(LEAST_EPOCHS, c.epochs), c.epochs // share)
 
 
 def _score(value: float | None) -> float:

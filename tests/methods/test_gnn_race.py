@@ -27,7 +27,7 @@ class Scripted:
     name: str
     score: object
     work: float = 1.0
-    epochs: int = 80
+    epochs: int = 160
     trained: list = field(default_factory=list)
 
     run = SimpleNamespace(task=SimpleNamespace(metric="accuracy"))
@@ -35,7 +35,8 @@ class Scripted:
     def train(self, epochs, seed):
         self.trained.append((epochs, seed))
         val = self.score(epochs, seed) if callable(self.score) else self.score
-        return SimpleNamespace(val=val, made=SimpleNamespace(seconds=2.0, peak_mib=100.0))
+        made = SimpleNamespace(seconds=2.0, peak_mib=100.0, key=f"{self.name} {epochs} {seed}")
+        return SimpleNamespace(val=val, made=made)
 
 
 def raced(*contestants, minutes=100.0):
@@ -48,18 +49,30 @@ def test_every_heat_keeps_the_better_half_and_two_meet_in_a_final():
     many = [Scripted(f"g{i}", 0.1 * i) for i in range(6)]
     chosen, reason, known = raced(*many)
     assert chosen == "g5"
-    assert [c.trained for c in many[:3]] == [[(10, 0)]] * 3
-    assert many[3].trained == [(10, 0), (20, 0)]
+    assert [c.trained for c in many[:3]] == [[(20, 0)]] * 3
+    assert many[3].trained == [(20, 0), (40, 0)]
     for finalist in many[4:]:
-        assert finalist.trained == [(10, 0), (20, 0), *((80, seed) for seed in SEEDS)]
-    assert known["g0"].dropped == "place 6 of 6 after 10 epochs"
-    assert known["g3"].dropped == "place 3 of 3 after 20 epochs"
-    assert known["g4"].dropped == "place 2 of 2 after 80 epochs, mean of 3 seeds"
-    assert (known["g5"].dropped, known["g5"].epochs, known["g5"].seeds, known["g5"].seconds) == ("", 80, 3, 10.0)
+        assert finalist.trained == [(20, 0), (40, 0), *((160, seed) for seed in SEEDS)]
+    assert known["g0"].dropped == "place 6 of 6 after 20 epochs"
+    assert known["g3"].dropped == "place 3 of 3 after 40 epochs"
+    assert known["g4"].dropped == "place 2 of 2 after 160 epochs, mean of 3 seeds"
+    assert (known["g5"].dropped, known["g5"].epochs, known["g5"].seeds, known["g5"].seconds) == ("", 160, 3, 10.0)
     assert reason == (
-        "g5 has the best accuracy on the validation nodes, 50.00% against 40.00% of g4, after 80 epochs "
+        "g5 has the best accuracy on the validation nodes, 50.00% against 40.00% of g4, after 160 epochs "
         "(means of 3 seeds). 4 others were behind in shorter trainings."
     )
+
+
+def test_short_trainings_are_not_shorter_than_20_epochs():
+    """Of 50 epochs heats have 20 and 25, not 6 and 12; the last heat leaves two. Of 10 epochs one heat has all."""
+    many = [Scripted(f"g{i}", 0.1 * i, epochs=50) for i in range(7)]
+    assert raced(*many)[0] == "g6"
+    assert [len(c.trained) for c in many] == [1, 1, 1, 2, 2, 5, 5]
+    assert many[6].trained[:2] == [(20, 0), (25, 0)]
+    few = [Scripted(f"g{i}", 0.1 * i, epochs=10) for i in range(7)]
+    chosen, _, known = raced(*few)
+    assert [len(c.trained) for c in few] == [1, 1, 1, 1, 1, 4, 4]
+    assert (chosen, known["g6"].seconds) == ("g6", 6.0)  # the training of the heat is one of the final's
 
 
 def test_the_mean_over_seeds_decides_and_not_the_luck_of_one():
@@ -74,15 +87,15 @@ def test_equal_scores_keep_the_order_and_a_score_that_is_no_number_is_the_worst(
 
 
 def test_too_slow_a_candidate_never_starts():
-    """10 of 80 epochs at 6 operations are 60, and a quarter of the budget of 200 is 50."""
+    """20 of 160 epochs at 6 operations are 120, and a quarter of the budget of 400 is 100."""
     slow, others = Scripted("slow", 0.9, work=6.0), [Scripted("a", 0.1, work=0.2), Scripted("b", 0.2, work=0.2)]
-    chosen, _, known = raced(slow, *others, minutes=200 / SPEED / 60)
+    chosen, _, known = raced(slow, *others, minutes=400 / SPEED / 60)
     assert (chosen, slow.trained) == ("b", [])
-    assert known["slow"].dropped.startswith("too slow: 10 epochs would take about")
+    assert known["slow"].dropped.startswith("too slow: 20 epochs would take about")
 
 
 def test_the_budget_ends_the_race_where_it_stands():
-    """The floor of 12 x 80 counts, 960: the first heat takes 10 x 13 of it, and each seed of the final 80 x 8."""
+    """The floor of 12 x 160 counts, 1920: the first heat takes 20 x 13, and each seed of the final 160 x 8."""
     many = [Scripted(f"g{i}", 0.1 * i, work=4.0 if i else 1.0) for i in range(4)]
     chosen, reason, known = raced(*many, minutes=400 / SPEED / 60)
     assert chosen == "g3"
@@ -92,7 +105,7 @@ def test_the_budget_ends_the_race_where_it_stands():
 
 
 def test_large_graphs_have_a_floor():
-    """However few minutes: 12 trainings of the cheapest; here 3 heats of 10 epochs and a final of two seeds fit."""
+    """However few minutes: 12 trainings of the cheapest; here a heat of 20 epochs and a final of three seeds fit."""
     three = [Scripted(f"g{i}", 0.1 * i) for i in range(3)]
     chosen, reason, known = raced(*three, minutes=1e-9)
     assert chosen == "g2"
@@ -182,13 +195,13 @@ def test_a_killed_race_goes_on_and_ends_the_same(graph, tmp_path, monkeypatch):
 
 
 def _epochs_of(race):
-    """Three candidates: all have 8 / 8 = 1 epoch, and the last two 3 times 8."""
+    """Three candidates have a heat of 8 epochs, all there are, and the last two go on to two other seeds."""
     assert [c["seeds"] for c in race["candidates"]] == [3, 3, 1]
-    return 3 * 1 + 2 * 3 * 8
+    return 3 * 8 + 2 * 2 * 8
 
 
 def test_the_rate_of_a_heat_rises_and_falls_within_it(graph, tmp_path):
-    """A warm-up of 4 of 8 epochs is none of a heat of 1."""
+    """A warm-up of 4 of 40 epochs is 2 of a heat of 20."""
     seen = []
     real = module.Contestant._with
 
@@ -199,11 +212,12 @@ def test_the_rate_of_a_heat_rises_and_falls_within_it(graph, tmp_path):
 
     module.Contestant._with = with_
     try:
-        words = {**QUICK, "method": "pne", "gnn": "auto", "gnn__candidates": THREE, "gnn__warmup_epochs": 4}
+        words = {**QUICK, "method": "pne", "gnn": "auto", "gnn__candidates": THREE}
+        words |= {"gnn__epochs": 40, "gnn__warmup_epochs": 4}
         fit(graph, out=tmp_path / "a", **words)
     finally:
         module.Contestant._with = real
-    assert set(seen) == {(8, 4), (1, 0)}
+    assert set(seen) == {(40, 4), (20, 2)}
 
 
 def test_what_cannot_run_here_is_left_out_with_a_word(graph, tmp_path):
