@@ -50,12 +50,8 @@ class Adjacency:
         missing = np.diff(indptr) == 0
         if missing.any():
             indptr, indices = _insert_diagonal(indptr, indices, missing)
-        degree = np.diff(indptr).astype(np.float64)
-        if config.normalization == "row":
-            return cls(indptr, indices, (1.0 / degree).astype(np.float32), None, config.undirected)
-        # Columns carry their own in-degree's root; on a directed graph that is the row degree of that node.
-        root = (1.0 / np.sqrt(degree)).astype(np.float32)
-        return cls(indptr, indices, root, root, config.undirected)
+        left, right = scales(np.diff(indptr), config.normalization)
+        return cls(indptr, indices, left, right, config.undirected)
 
     @classmethod
     def identity(cls, num_nodes: int) -> Adjacency:
@@ -144,6 +140,15 @@ class Adjacency:
                 size=(self.num_nodes, self.num_sources),
                 check_invariants=False,
             )
+
+
+def scales(degree: np.ndarray, normalization: str) -> tuple[np.ndarray, np.ndarray | None]:
+    """The factors (n,) float32 of rows and of columns of A-hat, from the entries of every row (n,)."""
+    if normalization == "row":
+        return (1.0 / degree.astype(np.float64)).astype(np.float32), None
+    # Columns carry their own in-degree's root; on a directed graph that is the row degree of that node.
+    root = (1.0 / np.sqrt(degree.astype(np.float64))).astype(np.float32)
+    return root, root
 
 
 def propagate(adj: Adjacency, x: Array, hops: int) -> Iterator[Array]:
