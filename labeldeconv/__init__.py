@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from labeldeconv.labels.hops import hop_labels
     from labeldeconv.labels.inverse import InverseLabelLoss, InverseLabels
     from labeldeconv.methods.base import Learned, Method, Run, method
+    from labeldeconv.prediction.predictor import Predictor
     from labeldeconv.propagation.adjacency import Adjacency, propagate
     from labeldeconv.runs.compare import Comparison, compare, sweep
     from labeldeconv.runs.directory import RunDirectory
@@ -57,6 +58,7 @@ _HOMES = {
     "labels.hops": ("hop_labels",),
     "labels.inverse": ("InverseLabelLoss", "InverseLabels"),
     "methods.base": ("Learned", "Method", "Run", "method"),
+    "prediction.predictor": ("Predictor",),
     "propagation.adjacency": ("Adjacency", "propagate"),
     "runs.compare": ("Comparison", "compare", "sweep"),
     "runs.directory": ("RunDirectory",),
@@ -88,6 +90,7 @@ __all__ = [  # noqa: RUF022 (sorted as Python sorts, capitals first)
     "Learned",
     "Method",
     "MissingExtra",
+    "Predictor",
     "Psi",
     "Reads",
     "Result",

@@ -3,6 +3,7 @@
     model = LabelDeconvolution(encoder="minilm", gnn="sagn", alpha=1.0).fit(graph)
     model.predict(graph), model.score(graph, "test"), model.transform(graph).shape, model.gamma_
     model.save("model"); LabelDeconvolution.load("model").predict(other)
+    model.predict(texts=["a new node"], edges=[("new-0", "an old one")])
 
 The constructor only stores; `fit` computes, through the same stages and the same cache as the function `fit`.
 """
@@ -27,6 +28,7 @@ from labeldeconv.gnns.base import GNN
 from labeldeconv.graph.attributed import AttributedGraph
 from labeldeconv.graph.task import Task
 from labeldeconv.graph.texts import Texts
+from labeldeconv.prediction.predictor import Predicted, Predictor
 from labeldeconv.propagation.adjacency import Adjacency
 from labeldeconv.runs.directory import RunDirectory
 from labeldeconv.runs.fit import Parts, fit_config, settings_from
@@ -60,6 +62,7 @@ class LabelDeconvolution:
         result_: scores, costs and files of the run.
         gamma_: weights (N + 1,) of the hops; None where no inverse labels were learned.
         classes_: c class names.
+        predictor_: a `Predictor`, for all else that is known of new nodes.
     """
 
     def __init__(
@@ -109,13 +112,34 @@ class LabelDeconvolution:
         self._take(RunDirectory.open(result.run))
         return self
 
-    def predict(self, graph: AttributedGraph | None = None) -> np.ndarray:
-        """Class numbers (n,) of all nodes, or labels (n, c) of a multi-label task; None is the graph of `fit`."""
+    def predict(
+        self,
+        graph: AttributedGraph | None = None,
+        *,
+        texts: Iterable[Any] | None = None,
+        edges: Iterable[tuple[Any, Any]] = (),
+        **given: Any,
+    ) -> np.ndarray:
+        """Class numbers (n,) of all nodes, or labels (n, c) of a multi-label task; None is the graph of `fit`.
+
+        With `texts`, or another argument of `Predictor.predict`, those of new nodes of that graph (m,) instead.
+        """
+        if texts is not None or given:
+            return self._new(texts, edges, given).numbers
         logits = self.decision_function(graph)
         return logits.argmax(1) if self._task.kind == "multiclass" else (logits > 0).astype(np.int8)
 
-    def predict_proba(self, graph: AttributedGraph | None = None) -> np.ndarray:
-        """Probabilities (n, c) of all nodes."""
+    def predict_proba(
+        self,
+        graph: AttributedGraph | None = None,
+        *,
+        texts: Iterable[Any] | None = None,
+        edges: Iterable[tuple[Any, Any]] = (),
+        **given: Any,
+    ) -> np.ndarray:
+        """Probabilities (n, c) of all nodes; with `texts` those of new nodes (m, c), which are calibrated."""
+        if texts is not None or given:
+            return self._new(texts, edges, given).probabilities
         return self._task.probabilities(torch.from_numpy(np.array(self.decision_function(graph)))).numpy()
 
     def decision_function(self, graph: AttributedGraph | None = None) -> np.ndarray:
@@ -173,8 +197,14 @@ class LabelDeconvolution:
         model._take(run)
         return model
 
+    def _new(self, texts: Iterable[Any] | None, edges: Iterable[tuple[Any, Any]], given: dict[str, Any]) -> Predicted:
+        self._check_fitted()
+        return self.predictor_.predict(texts, edges, **given)
+
     def _take(self, run: RunDirectory) -> None:
         self.run_ = run
+        gnn, encoder = (None if isinstance(x, str | Path) else x for x in (self.gnn, self.encoder))
+        self.predictor_ = Predictor(run, gnn, encoder, self._cache())
         self.gamma_ = run.gamma
         self.classes_ = run.graph.class_names
 

@@ -127,3 +127,16 @@ def test_the_gnn_is_chosen_unless_named(graph, tmp_path):
     loaded = LabelDeconvolution.load(tmp_path / "run")
     assert loaded.gnn == model.result_.race["chosen"]
     np.testing.assert_array_equal(loaded.predict(other), model.predict(other))
+
+
+def test_new_nodes(graph, tmp_path):
+    model = estimator(tmp_path).fit(graph)
+    told = model.predictor_.predict(["river", "drum"], [("new-0", 3)])
+    words = {"texts": ["river", "drum"], "edges": [("new-0", 3)]}
+    np.testing.assert_array_equal(model.predict(**words), told.numbers)
+    np.testing.assert_array_equal(model.predict_proba(**words), told.probabilities)
+    assert told.by == ["gnn", "psi"]
+    loaded = LabelDeconvolution.load(model.save(tmp_path / "saved"))
+    np.testing.assert_array_equal(loaded.predict(**words, mode="exact"), told.numbers)
+    with pytest.raises(ConfigError, match="not fitted yet"):
+        estimator(tmp_path).predict(**words)

@@ -17,8 +17,8 @@ TESTS = Path(__file__).parent
 # From top to bottom; a room imports only from lower layers. Rooms of one layer never import each other.
 LAYERS = [
     ["cli"],
-    ["report"],
-    ["analysis", "estimator", "testing"],
+    ["report", "estimator"],
+    ["analysis", "prediction", "testing"],
     ["runs"],
     ["methods"],
     ["training"],

@@ -46,7 +46,7 @@ class SavedGraph(Artefact):
         return Loaded(opened, self.warnings)
 
 
-@stage(version=2)  # graphs that an earlier version let pass unchecked are made again
+@stage(version=3)  # 2: graphs that an earlier version let pass are made again; 3: graph.json has the tables' columns
 def graph(out: Folder, source: Source) -> SavedGraph:
     """Make the graph of a source."""
     loaded = source.load()

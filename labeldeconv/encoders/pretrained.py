@@ -103,6 +103,11 @@ class Pretrained:
         """A fresh copy with the pre-trained weights."""
         return load_encoder(self.config) if self._model is None else wrapped(copy.deepcopy(self._model), self.config)
 
+    @property
+    def is_object(self) -> bool:
+        """Whether it was given as an object, so that the settings' name does not lead to it."""
+        return self._model is not None
+
     @cached_property
     def _facts(self) -> _Known:
         place = None if self._model is not None else (self.config, *_state(self.config.name))

@@ -53,6 +53,8 @@ class AttributedGraph:
         ids: the user's node ids, an integer array (n,) or `Texts`; None means 0..n-1.
         attributes: 'text', 'sequence' (protein residues) or 'record' (several columns, a JSON object per node).
         name: for messages and run directories.
+        columns: the settings of graph.toml with every column by its name, for graphs made of tables: how tables of new
+            nodes are read. No result depends on it.
     """
 
     texts: Texts
@@ -65,6 +67,7 @@ class AttributedGraph:
     ids: np.ndarray | Texts | None = None
     attributes: AttributeKind = "text"
     name: str = "graph"
+    columns: dict[str, Any] | None = None
     home: Path | None = field(default=None, init=False, repr=False)
     """The folder it was loaded from, which holds all of it but the split; None for a graph made in memory."""
     _keys: dict[str, Any] = field(default_factory=dict, init=False, repr=False)
@@ -188,7 +191,7 @@ class AttributedGraph:
 
     def write_card(self, folder: Path) -> None:
         """Write graph.json, which marks a folder complete: names, task and sizes."""
-        card = {
+        card: dict[str, Any] = {
             "format": FORMAT,
             "name": self.name,
             "task": self.task,
@@ -197,6 +200,8 @@ class AttributedGraph:
             "edges": self.num_edges,
             "class_names": self.class_names,
         }
+        if self.columns is not None:
+            card["columns"] = self.columns
         temporary = folder / "graph.json.tmp"
         temporary.write_text(json.dumps(card, indent=1, ensure_ascii=False), encoding="utf-8")
         temporary.replace(folder / "graph.json")
@@ -230,6 +235,7 @@ class AttributedGraph:
                 ids=Texts.load(folder, "id") if (folder / "ids.bin").exists() else array("ids"),
                 attributes=card["attributes"],
                 name=card["name"],
+                columns=card.get("columns"),
             )
         except DataError as error:
             if not error.problems:

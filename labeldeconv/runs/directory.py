@@ -23,6 +23,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from labeldeconv.encoders.pretrained import Weights
 from labeldeconv.errors import DataError, plainly
 from labeldeconv.graph.attributed import FILES as GRAPH_FILES
 from labeldeconv.graph.attributed import AttributedGraph
@@ -30,6 +31,7 @@ from labeldeconv.graph.npy import open_npy
 from labeldeconv.graph.task import Task
 from labeldeconv.labels.inverse import InverseLabels
 from labeldeconv.methods.base import Learned
+from labeldeconv.runs.calibration import calibration
 from labeldeconv.runs.result_file import read_comparison, read_log, read_result
 from labeldeconv.settings.models import Config
 from labeldeconv.settings.reading import parse_config
@@ -43,8 +45,8 @@ COMPARISON = "compare.json"
 LOGS = ("tensorboard", "wandb")  # written while the run goes on; they are in no list of files
 RUN_FILES = {
     RESULT, "config.toml", "features.npy", "logits.npy", "gnn.safetensors", "epochs.jsonl", "encoder", "steps.jsonl",
-    "psi.safetensors", "pseudo_labels.npy", "hop_labels.npy", "graph", "race.json", "profile.json", "report.html",
-    *LOGS,
+    "psi.safetensors", "taught_labels.npy", "pseudo_labels.npy", "hop_labels.npy", "graph", "race.json", "profile.json",
+    "report.html", *LOGS,
 }  # fmt: skip
 COMPARISON_FILES = {COMPARISON, "table.md", "table.csv", "report.html"}
 
@@ -95,9 +97,18 @@ def begin_run(out: Path) -> Path:
 
 
 def write_run(
-    out: Path, learned: Learned, graph: AttributedGraph, config: Config, result: Mapping[str, Any]
+    out: Path,
+    learned: Learned,
+    graph: AttributedGraph,
+    config: Config,
+    result: Mapping[str, Any],
+    encoder: Weights | None = None,
 ) -> RunDirectory:
-    """Write what a method has learned, with graph, resolved settings and result, and swap it in at `out`."""
+    """Write what a method has learned, with graph, resolved settings and result, and swap it in at `out`.
+
+    `encoder` made the features of a method that trains none. It is written where no name leads to it: an encoder that
+    was adapted to the graph first, or one that was given as an object.
+    """
     check_place(out)
     work = _work(out)
     work.mkdir(parents=True, exist_ok=True)
@@ -107,9 +118,14 @@ def write_run(
         write_json(work / "race.json", result["race"])
     for source, name in _files_of(learned):
         share(source, work / name)
+    if learned.encoder is None and encoder is not None:
+        _write_encoder(encoder, work / "encoder")
     written = [path for path in files_in(work) if path.relative_to(work).parts[0] not in LOGS]
-    listed = {str(path.relative_to(work)): [path.stat().st_size, checksum(path)] for path in written}
-    write_json(work / RESULT, sealed({"format": FORMAT, **result, "files": listed}))
+    listed: dict[str, list[Any]] = {
+        str(path.relative_to(work)): [path.stat().st_size, checksum(path)] for path in written
+    }
+    size = sum(told[0] for told in listed.values())
+    write_json(work / RESULT, sealed({"format": FORMAT, **result, "bytes": size, "files": listed}))
     flush_folder(work)
     _swap(work, out)
     return RunDirectory.open(out)
@@ -187,6 +203,14 @@ def _write_graph(graph: AttributedGraph, folder: Path) -> None:
     graph.write_card(folder)
 
 
+def _write_encoder(weights: Weights, folder: Path) -> None:
+    if weights.trained is not None:
+        share(weights.trained.encoder, folder)
+    elif weights.pretrained.is_object:
+        folder.mkdir()
+        weights.load().save(folder)
+
+
 def _files_of(learned: Learned) -> list[tuple[Path, str]]:
     """Files of the stages that made the features and the predictions, and their names in the run directory."""
     X, gnn = learned.features, learned.gnn
@@ -196,6 +220,8 @@ def _files_of(learned: Learned) -> list[tuple[Path, str]]:
         (gnn.weights, "gnn.safetensors"),
         (gnn.log, "epochs.jsonl"),
     ]
+    if gnn.taught_labels is not None:
+        found.append((gnn.taught_labels, "taught_labels.npy"))
     if learned.encoder is not None:
         found += [(learned.encoder.encoder, "encoder"), (learned.encoder.log, "steps.jsonl")]
     if learned.psi is not None:
@@ -262,6 +288,13 @@ class RunDirectory:
         """gamma (h,) at the end of training; None where there are no inverse labels."""
         return self.result["gamma"]
 
+    @cached_property
+    def calibration(self) -> dict[str, Any]:
+        """The temperature of the predictions and their calibration error; computed where the run is older than both."""
+        graph = self.graph
+        told = self.result.get("calibration")
+        return told or calibration(Task.of(graph), self.logits, np.asarray(graph.labels), graph.split)
+
     @property
     def race(self) -> dict[str, Any] | None:
         """How the GNN was chosen: `chosen`, `reason` and `candidates`; None where it was named."""
@@ -325,6 +358,11 @@ class RunDirectory:
         return self._labels("hop_labels.npy", (hops, self.graph.num_classes))
 
     @property
+    def taught_labels(self) -> np.ndarray | None:
+        """Labels (n, c) that fed the GNN's label branch; None where these were the train nodes' own, or none."""
+        return self._labels("taught_labels.npy", (self.graph.num_classes,))
+
+    @property
     def label_nodes(self) -> np.ndarray:
         """The nodes (m,) that Y and K are of: all, or in the inductive setting the train nodes."""
         Y = self.pseudo_labels if self.hop_labels is None else self.hop_labels
@@ -333,7 +371,7 @@ class RunDirectory:
 
     @property
     def encoder(self) -> Path | None:
-        """The folder of the trained encoder; None where the method trains none."""
+        """The folder of the encoder that made the features; None where that is the pre-trained one of the settings."""
         return self._path("encoder")
 
     @property

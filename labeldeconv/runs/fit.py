@@ -33,6 +33,7 @@ from labeldeconv.methods.giant import predict_neighbourhoods
 from labeldeconv.methods.given import own_features
 from labeldeconv.methods.gnn_race import race
 from labeldeconv.progress import logger
+from labeldeconv.runs.calibration import calibration
 from labeldeconv.runs.directory import RunDirectory, begin_run, check_place, check_writable, claimed, write_run
 from labeldeconv.settings.models import AUTO_GNN, Config
 from labeldeconv.settings.reading import label_settings, load_config, said, with_suggestions
@@ -83,6 +84,8 @@ class Result:
             nodes included; they differ in joint training only.
         race: where gnn.name was 'auto': the GNN chosen, the reason in words, and the candidates with name, score,
             epochs, seeds, seconds and why they were dropped; None where the GNN was named.
+        calibration: temperature fitted on the validation nodes, and the expected calibration error before and after it
+            on validation and test nodes; None for runs older than it.
         cached: stages that this run took from the cache.
         stages: by label, the folder of every stage inside the cache: its name and key.
         warnings: what was said of the data: what is odd about its files, an encoder that does not fit its attributes.
@@ -115,6 +118,7 @@ class Result:
     warnings: list[str]
     settings: dict[str, Any]
     race: dict[str, Any] | None
+    calibration: dict[str, Any] | None
     run: Path
     features: np.ndarray = field(repr=False, compare=False)
     logits: np.ndarray = field(repr=False, compare=False)
@@ -129,6 +133,7 @@ class Result:
             "tried": [],
             "warnings": [],
             "race": None,
+            "calibration": None,
         }  # than the oldest runs of this format
         known = younger | run.result
         held = {f.name: known[f.name] for f in fields(cls) if f.name not in ("run", "features", "logits")}
@@ -409,12 +414,14 @@ def fit_graph(
             raced = choose_gnn(runs, method, left_out) if is_auto(settings, parts) else None
             run = next(run for run in runs if raced is None or run.settings.gnn.name == raced["chosen"])
             largest = largest_batch_of(run, method, memory_mib) if find_batch else None
-            learned = method.learn(_adapted(run, method))
+            adapted = _adapted(run, method)
+            learned = method.learn(adapted)
             more = {"largest_batch": largest, "warnings": told, "race": raced}
             result = {**_result(run, learned, account.used), **more}
             if log is not None:
                 log.add({"score/val": result["val"], "score/test": result["test"]}, "score/seed", settings.seed)
-        written = write_run(out, learned, graph, run.settings, result)
+        encodes = method.work(run.graph, settings, run.architecture.hops).exports > 0
+        written = write_run(out, learned, graph, run.settings, result, adapted.encoder if encodes else None)
         cache.remember(out, [use.artefact.made.key for use in account.used])
         return Result.of(written)
 
@@ -528,6 +535,7 @@ def _result(run: Run, learned: Learned, used: Sequence[Use]) -> dict[str, Any]:
         "cached": [label for label, how in made.items() if how.cached],
         "stages": {label: f"{how.stage}/{how.key}" for label, how in made.items()},
         "settings": run.settings.model_dump(),
+        "calibration": calibration(task, learned.gnn.logits, run.whole.labels, run.whole.split),
     }
 
 

@@ -58,6 +58,8 @@ class TrainedGNN(Artefact):
         log: loss and validation score by epoch.
         val: the score at `best_epoch`; the test score is for whoever may see test labels.
         epochs: epochs trained, of all stages of self-training.
+        taught_labels: labels (n, c) that feed the label branch, where there are others among them than the train
+            nodes' own; None elsewhere.
     """
 
     logits: np.ndarray
@@ -67,6 +69,7 @@ class TrainedGNN(Artefact):
     best_epoch: int
     epochs: int
     seconds: float
+    taught_labels: Path | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,7 +81,7 @@ class Taught:
     weight: float
 
 
-@stage(version=3)
+@stage(version=4)  # 4: keeps the labels that feed a label branch
 def gnn(
     out: Folder,
     features: HasValues,
@@ -307,12 +310,15 @@ class _Training:
         """What the best weights give. The cache deletes what only a resumed attempt needs, once all is written."""
         self._write_log()
         logits = self._best_logits()
+        taught_labels = None
+        if self.gnn.label_hops and (taught := self.supervise(self.state["best_stage"])).soft is not None:
+            taught_labels = self.folder / "taught_labels.npy"
+            np.save(taught_labels, taught.taught_labels())
         val = self.task.score(logits[self.split.val], self.labels[self.split.val])
         weights, log = self.folder / "gnn.safetensors", self.folder / LOG
         save_file(self.gnn.state_dict(), weights)
-        return TrainedGNN(
-            logits, weights, log, val, self.state["best_epoch"], self.state["total"], self.checkpoint.seconds
-        )
+        epochs = self.state["best_epoch"], self.state["total"]
+        return TrainedGNN(logits, weights, log, val, *epochs, self.checkpoint.seconds, taught_labels)
 
     def _best_logits(self) -> np.ndarray:
         self.gnn.load_state_dict(self.best)

@@ -94,10 +94,15 @@ class Supervision:
         """
         if hops == 0:
             return None
-        Y = np.zeros((adj.num_nodes, self.task.num_classes), dtype=np.float32)
+        Y = self.taught_labels()
+        for propagated in propagate(adj, Y, hops):
+            Y = propagated
+        return Y
+
+    def taught_labels(self) -> np.ndarray:
+        """The labels that are taught (n, c), zero elsewhere."""
+        Y = np.zeros((len(self.labels), self.task.num_classes), dtype=np.float32)
         if self.soft is not None:
             Y[self.soft.ids] = self.soft.targets[self.soft.ids]
         Y[self.train] = np.nan_to_num(self.task.targets(self.labels[self.train]))
-        for propagated in propagate(adj, Y, hops):
-            Y = propagated
         return Y

@@ -47,6 +47,7 @@ from labeldeconv.data.tables.graph_toml import (
     edge_columns,
     node_columns,
     read_config,
+    settled,
 )
 from labeldeconv.data.tables.label_cells import LabelColumns
 from labeldeconv.data.tables.rows import Table
@@ -182,6 +183,7 @@ def _convert(tables: _Tables, folder: Path, seed: int, findings: Findings) -> At
         ids=read_ids(nodes, integer),
         attributes=tables.config.attributes,
         name=_name(tables.config, folder),
+        columns=settled(tables.config, tables.node_columns, tables.edge_columns),
     )
 
 

@@ -125,6 +125,13 @@ class EdgeColumns:
     features: list[str]
 
 
+def settled(config: TablesConfig, nodes: NodeColumns, edges: EdgeColumns) -> dict[str, Any]:
+    """The settings with every column by its name, guessed ones too, as plain values: how more tables are read."""
+    named = {"id": nodes.id, "text": nodes.text, "label": nodes.label, "split": nodes.split}
+    named |= {"source": edges.source, "target": edges.target, "edge_features": edges.features}
+    return config.model_copy(update=named).model_dump(exclude_none=True)
+
+
 def read_config(folder: Path, findings: Findings) -> TablesConfig | None:
     """The settings of graph.toml, or the defaults where there is none; None if it is wrong."""
     path = folder / GRAPH_TOML

@@ -21,6 +21,7 @@ from labeldeconv.data.tables.encoding import count_lines, is_utf16, line_at, rep
 from labeldeconv.data.tables.rows import Table
 
 FORMATS = ("parquet", "csv", "jsonl")
+CSV = (".csv", ".tsv")  # read alike, but for the delimiter
 JSON_SAMPLE = 1 << 20  # lines searched for keys
 FLOATS = {"FLOAT", "DOUBLE"}
 
@@ -78,10 +79,10 @@ class TableFile:
             rows = f"(SELECT *, row_number() OVER () AS _row FROM {self._scan(name, tolerant=True)})"
             left_out = ", ".join(map(str, unreadable))
             self.con.execute(f"CREATE TABLE {name} AS SELECT {select} FROM {rows} WHERE _row NOT IN ({left_out})")
-        if self.path.suffix == ".csv":
+        if self.path.suffix in CSV:
             unreadable = self._rejected_csv(name, findings)
         count = int(self.con.execute(f"SELECT count(*) FROM {name}").fetchone()[0])
-        header = int(self.path.suffix == ".csv")
+        header = int(self.path.suffix in CSV)
         one_line_each = self.lines == header + count + len(unreadable)
         return Table(self.con, name, self.file, count, header + 1 if one_line_each else None, tuple(unreadable))
 
@@ -158,7 +159,7 @@ def open_file(con: Any, path: Path, delimiter: str, scratch: Path, findings: Fin
                 return None  # with bytes replaced, nothing sensible would be left to check
             readable = replace_bad_bytes(path, scratch / path.name)
     try:
-        columns = _header(readable, delimiter) if path.suffix == ".csv" else _described(con, readable)
+        columns = _header(readable, delimiter) if path.suffix in CSV else _described(con, readable)
     except (duckdb.Error, csv.Error) as error:
         findings.error(f"{path.name}: {first_line(error)}")
         return None

@@ -1,0 +1,173 @@
+"""What a run directory has learned, ready to compute: its encoder, its psi, and its GNN on its graph.
+
+Everything comes from the run directory, so that it works after the cache was pruned. What no file can hold is given
+again: a GNN that was an object or a class, and an encoder whose own library cannot open its folder.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from safetensors import safe_open
+from safetensors.torch import load_file
+from torch import Tensor, nn
+
+from labeldeconv.encoders.base import Encoder
+from labeldeconv.encoders.columns import COLUMNS
+from labeldeconv.encoders.pretrained import Pretrained, load_encoder
+from labeldeconv.encoders.tokens import Tokens, length_batches
+from labeldeconv.encoders.unirep import WEIGHTS
+from labeldeconv.errors import ConfigError, DataError
+from labeldeconv.gnns.architecture import Architecture
+from labeldeconv.gnns.base import GNN, Psi
+from labeldeconv.graph.task import Task
+from labeldeconv.prediction.logits import GraphModel
+from labeldeconv.propagation.adjacency import Adjacency
+from labeldeconv.runs.directory import RunDirectory
+from labeldeconv.settings.models import Config
+from labeldeconv.stages.keys import digest
+from labeldeconv.training.encoder import LinearHead, PsiHead
+from labeldeconv.training.features import BATCH_NODES, CPU_TOKENS
+from labeldeconv.training.feed import edge_values
+from labeldeconv.training.steps import autocast, encoder_autocast, resolved_precision
+
+OPENED = ("config.json", COLUMNS, WEIGHTS)  # files by which an encoder's folder is opened without its name
+ROWS = 1 << 14  # features that go through psi at a time
+
+
+class TextFeatures:
+    """The encoder of a run: texts to features (m, d) float16, as the run's own features were made."""
+
+    def __init__(self, run: RunDirectory, given: Any = None) -> None:
+        config = run.config()
+        self.encoder = restored_encoder(run, config, given).eval()
+        self.max_tokens = config.encoder.max_tokens
+        self.precision = resolved_precision(config.train.precision, torch.device("cpu"))
+        self._tried = False
+
+    def __call__(self, texts: list[str]) -> np.ndarray:
+        """Features (m, d) of m texts."""
+        rows = self.encoder.tokenize(texts, self.max_tokens) if texts else []
+        lengths = np.array([len(row) for row in rows], dtype=np.int64)
+        flat = np.array([token for row in rows for token in row], dtype=np.int64)
+        tokens = Tokens(flat, np.concatenate([[0], np.cumsum(lengths)]), self.encoder.pad_id)
+        out = np.empty((len(texts), self.encoder.dim), np.float16)
+        with torch.inference_mode():
+            computing = self._computing(tokens)
+            for ids in length_batches(lengths, np.arange(len(texts)), BATCH_NODES, CPU_TOKENS):
+                with computing:
+                    out[ids] = self.encoder(*tokens.batch(ids)).float().numpy()
+        return out
+
+    def _computing(self, tokens: Tokens) -> Any:
+        """The precision, tried once: what cannot compute in bfloat16 does not."""
+        if self._tried or not tokens.num_nodes:
+            return autocast(self.precision, torch.device("cpu"))
+        self._tried = True
+        return encoder_autocast(self.encoder, tokens, self.precision, training=False)
+
+
+def restored_encoder(run: RunDirectory, config: Config, given: Any = None) -> Encoder:
+    """The encoder that made the run's features; `given` is the object that was given in place of a name."""
+    folder = run.encoder
+    if folder is not None and any((folder / name).is_file() for name in OPENED):
+        # Its folder says all: first layers are cut and adapters merged there.
+        return load_encoder(config.encoder.model_copy(update={"name": str(folder), "layers": None, "lora_rank": 0}))
+    encoder = Pretrained(config.encoder, given).load()
+    if folder is not None:
+        encoder.restore(folder)
+    return encoder
+
+
+def restored_psi(run: RunDirectory, gnn: Any = None) -> nn.Module | None:
+    """psi of the run, or the linear layer in its place: features (b, d) to logits (b, c); None where it has none."""
+    weights = run.psi_weights
+    if weights is None:
+        return None
+    config, d, c = run.config(), run.features.shape[1], run.graph.num_classes
+    with safe_open(weights, framework="pt") as file:
+        linear = set(file.keys()) == {"weight", "bias"}
+    if linear:
+        head: nn.Module = LinearHead(c).build(d, nn.Identity(), np.empty(0))
+    else:
+        norm = "batch" if run.method.startswith("joint") else config.train.psi_norm  # joint: the GNN itself
+        head = PsiHead(Architecture.of(config.gnn, gnn), c, norm).build(d, nn.Identity(), np.empty(0))
+    _load(head.gnn if isinstance(head, Psi) else head, weights)
+    return head.eval()
+
+
+def psi_logits_of(psi: nn.Module, x: np.ndarray) -> np.ndarray:
+    """Logits (m, c) of psi, in eval mode, for features (m, d)."""
+    with torch.inference_mode():
+        parts: list[Tensor] = [
+            psi(torch.from_numpy(np.array(x[i : i + ROWS], dtype=np.float32))) for i in range(0, len(x), ROWS)
+        ]
+    return torch.cat(parts).float().numpy() if parts else np.empty((0, 0), np.float32)
+
+
+class GNNInputs:
+    """From an encoder's features (m, d) to what the run's GNN reads.
+
+    That is the features themselves but for GLEM with `glem.label_input`, whose GNN reads the distribution that the
+    encoder's psi predicts beside them.
+    """
+
+    def __init__(self, run: RunDirectory, gnn: Any = None) -> None:
+        config, graph = run.config(), run.graph
+        self.task, self.temperature = Task.of(graph), config.glem.temperature
+        reads = run.method == "glem" and config.glem.label_input and config.setting == "transductive"
+        self.psi = restored_psi(run, gnn) if reads and bool((graph.split.roles > 0).any()) else None
+
+    def __call__(self, x: np.ndarray) -> np.ndarray:
+        """(m, d) to (m, d), or to (m, d + c) float16."""
+        if self.psi is None or not len(x):
+            return x if self.psi is None else np.empty((0, x.shape[1] + self.task.num_classes), np.float16)
+        predicted = self.task.probabilities(torch.from_numpy(psi_logits_of(self.psi, x)), self.temperature).numpy()
+        return np.concatenate([np.asarray(x, np.float16), predicted.astype(np.float16)], axis=1)
+
+
+def restored_graph_model(run: RunDirectory, inputs: GNNInputs, given: Any = None) -> GraphModel:
+    """The GNN of a run on its graph and features; `given` is the class or object that was given in place of a name."""
+    config, graph = run.config(), run.graph
+    x = inputs(run.features)
+    gnn: GNN = Architecture.of(config.gnn, given).build(x.shape[1], graph.num_classes)
+    _load(gnn, run.gnn_weights)
+    adjacency = config.gnn.adjacency
+    adj = Adjacency.from_edges(graph.edges, graph.num_nodes, adjacency)
+    if gnn.edge_dim:
+        adj = adj.with_edge_features(graph.edges, edge_values(graph, gnn.edge_dim))
+    key = digest([run.result["files"].get(name) for name in _decisive(run)] + [run.settings["gnn"], run.method])
+    return GraphModel(gnn.eval(), x, adj, adjacency, np.asarray(graph.edges), _label_sources(run, gnn), key)
+
+
+def _decisive(run: RunDirectory) -> list[str]:
+    """The files that decide about the activations of a run's GNN."""
+    names = ["features.npy", "gnn.safetensors", "psi.safetensors", "taught_labels.npy"]
+    graph = ["edges.npy", "edge_features.npy", "labels.npy", "split.npy"]
+    return [name for name in [*names, *(f"graph/{name}" for name in graph)] if name in run.result["files"]]
+
+
+def _label_sources(run: RunDirectory, gnn: GNN) -> np.ndarray | None:
+    """Labels (n, c) of the taught nodes, zero elsewhere, for a GNN with a label branch."""
+    if not gnn.label_hops:
+        return None
+    if run.taught_labels is not None:
+        return np.asarray(run.taught_labels)
+    older = "calibration" not in run.result  # than the file of these labels
+    if older and (run.config().gnn.self_training.stages > 1 or run.method == "glem"):
+        raise ConfigError(
+            f"{run.path}: the GNN reads labels that it was taught beside the train nodes' own, and this run is older "
+            "than the file that keeps them; fit it again"
+        )
+    return np.nan_to_num(Task.of(run.graph).targets(run.graph.train_labels))
+
+
+def _load(module: nn.Module, weights: Path) -> None:
+    """Load weights, and refuse those that would make every prediction NaN."""
+    held = load_file(weights)
+    if wrong := [name for name, tensor in held.items() if not tensor.isfinite().all()]:
+        raise DataError(f"{weights}: weights that are not finite in {', '.join(wrong[:5])}; the training has diverged")
+    module.load_state_dict(held)

@@ -1,0 +1,101 @@
+"""What a run directory holds is enough: encoder, psi and GNN come back as they were, without the cache."""
+
+import shutil
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+from labeldeconv import RunDirectory, fit, planted
+from labeldeconv.encoders.pretrained import load_encoder
+from labeldeconv.errors import ConfigError, DataError
+from labeldeconv.prediction.restored import (
+    GNNInputs,
+    TextFeatures,
+    psi_logits_of,
+    restored_graph_model,
+    restored_psi,
+)
+from labeldeconv.settings.models import EncoderConfig
+
+QUICK = {"encoder": "tiny", "train__epochs": 1, "gnn__epochs": 3, "gnn__hidden": 8, "encoder__max_tokens": 16}
+RUNS = {
+    "ld": {"method": "ld"},
+    "layer-norm": {"method": "ld", "train__psi_norm": "layer"},
+    "cut": {"method": "fne", "encoder__layers": 1},
+    "lora": {"method": "fne", "encoder__lora_rank": 2},
+    "pne": {"method": "pne"},
+    "pne-adapted": {"method": "pne", "encoder__adapt": "giant", "giant__coarsest": 1},
+    "joint": {"method": "joint-sage", "joint__epochs": 1},
+    "glem-label-input": {"method": "glem", "glem__rounds": 1, "glem__label_input": True},
+    "glem-label-branch": {"method": "glem", "glem__rounds": 1, "gnn": "sagn", "gnn__options": {"label_hops": 2}},
+    "self-training": {
+        "method": "pne",
+        "gnn": "sagn",
+        "gnn__options": {"label_hops": 2},
+        "gnn__self_training__stages": 2,
+        "gnn__self_training__threshold": 0.1,
+    },
+    "inductive": {"method": "ld", "setting": "inductive"},
+}
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_a_run_gives_its_own_features_and_logits_again(tmp_path, name):
+    """With the cache gone: texts to features, and features through the GNN to the logits of the run."""
+    result = fit(planted(60, seed=0).graph, out=tmp_path / "run", cache=tmp_path / "c", **{**QUICK, **RUNS[name]})
+    shutil.rmtree(tmp_path / "c")
+    run = RunDirectory.open(tmp_path / "run")
+    np.testing.assert_allclose(TextFeatures(run)(list(run.graph.texts)), result.features, atol=2e-3)
+    model = restored_graph_model(run, GNNInputs(run))
+    grown = model.grow(0, np.zeros((2, 0)))
+    whole = model.on_the_whole(grown, model.features[:0], np.zeros((2, 0)), np.arange(60))
+    np.testing.assert_allclose(whole, result.logits, atol=1e-4)
+    psi = restored_psi(run)
+    assert (psi is None) == (result.settings["method"] in ("pne", "giant"))
+    if psi is not None:
+        assert psi_logits_of(psi, run.features).shape == (60, 10)
+
+
+def test_an_encoder_given_as_an_object_is_kept(tmp_path):
+    torch.manual_seed(3)
+    own = load_encoder(EncoderConfig(name="tiny"))
+    for weight in own.parameters():
+        torch.nn.init.normal_(weight, std=0.1)
+    quick = {**QUICK, "encoder": own}
+    result = fit(planted(60, seed=0).graph, method="pne", out=tmp_path / "run", **quick)
+    run = RunDirectory.open(tmp_path / "run")
+    np.testing.assert_allclose(TextFeatures(run)(list(run.graph.texts)), result.features, atol=2e-3)
+    named = fit("planted:60", method="pne", out=tmp_path / "named", **QUICK)
+    assert RunDirectory.open(named.run).encoder is None  # the settings name it
+
+
+def test_multilabel_and_psi(tmp_path):
+    result = fit(planted(60, "multilabel").graph, out=tmp_path / "run", **QUICK)
+    run = RunDirectory.open(result.run)
+    model = restored_graph_model(run, GNNInputs(run))
+    grown = model.grow(0, np.zeros((2, 0)))
+    whole = model.on_the_whole(grown, model.features[:0], np.zeros((2, 0)), np.arange(60))
+    np.testing.assert_allclose(whole, result.logits, atol=1e-4)
+
+
+def test_weights_that_are_not_finite_are_refused(tmp_path):
+    fit("planted:60", method="pne", out=tmp_path / "run", **QUICK)
+    held = load_file(tmp_path / "run" / "gnn.safetensors")
+    held["convs.0.bias"][0] = float("nan")
+    (tmp_path / "run" / "gnn.safetensors").unlink()
+    save_file(held, tmp_path / "run" / "gnn.safetensors")
+    run = RunDirectory.open(tmp_path / "run")
+    with pytest.raises(DataError, match=r"gnn.safetensors: weights that are not finite in convs.0.bias"):
+        restored_graph_model(run, GNNInputs(run))
+
+
+def test_an_older_run_without_its_taught_labels_says_so(tmp_path):
+    fit("planted:60", out=tmp_path / "run", **{**QUICK, **RUNS["glem-label-branch"]})
+    run = RunDirectory.open(tmp_path / "run")
+    assert (tmp_path / "run" / "taught_labels.npy").is_file()
+    (tmp_path / "run" / "taught_labels.npy").unlink()
+    run.result.pop("calibration")
+    with pytest.raises(ConfigError, match="older than the file that keeps them; fit it again"):
+        restored_graph_model(run, GNNInputs(run))
