@@ -21,6 +21,7 @@ from labeldeconv.cli.analyze import analyze
 from labeldeconv.cli.doctor import doctor
 from labeldeconv.cli.housekeeping import cache
 from labeldeconv.cli.listing import list_names, list_settings
+from labeldeconv.cli.new_nodes import predict
 from labeldeconv.cli.paper import paper
 from labeldeconv.cli.terminal import (
     Alpha,
@@ -293,6 +294,9 @@ def verify(
         console.print(f"{counts}: {len(found.problems)} problems", highlight=False)
     if found.problems:
         raise typer.Exit(1)
+
+
+app.command("predict")(predict)
 
 
 @app.command()

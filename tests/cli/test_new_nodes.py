@@ -1,0 +1,88 @@
+"""`labeldeconv predict`, and the session of docs/serving.md."""
+
+import json
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import duckdb
+import pytest
+from typer.testing import CliRunner
+
+from labeldeconv.cli.app import app, main
+
+DOCS = Path(__file__).parents[2] / "docs" / "serving.md"
+
+
+def blocks(kind):
+    found = re.findall(r"\n\n```(\w*)\n(.*?)```", DOCS.read_text(), re.S)
+    return [body for name, body in found if name == kind]
+
+
+@pytest.fixture(scope="module")
+def session(tmp_path_factory):
+    """A folder in which the commands of the session have run, and what they printed."""
+    folder, monkey = tmp_path_factory.mktemp("session"), pytest.MonkeyPatch()
+    monkey.chdir(folder)
+    monkey.setenv("LABELDECONV_CACHE", str(folder / "cache"))
+    printed = ""
+    for line in blocks("sh")[0].splitlines():
+        words = line.split()
+        if words[0] == "labeldeconv":
+            result = CliRunner().invoke(app, words[1:], catch_exceptions=False)
+            assert result.exit_code == 0, result.output
+            printed += result.stdout
+        else:
+            printed += subprocess.run(line, shell=True, check=True, capture_output=True, text=True).stdout
+    shutil.rmtree(folder / "cache")
+    yield folder, printed
+    monkey.undo()
+
+
+def test_the_session_of_the_docs(session):
+    _, printed = session
+    wanted = re.sub(r"topic \d", "topic", blocks("")[0])
+    assert wanted in re.sub(r"topic \d", "topic", printed)
+
+
+def test_the_python_of_the_docs(session, monkeypatch):
+    folder, _ = session
+    monkeypatch.chdir(folder)
+    held: dict = {}
+    exec(blocks("python")[0], held)
+    assert held["told"].by == ["gnn", "gnn"]
+    assert duckdb.sql("SELECT count(*) FROM 'predictions.parquet'").fetchall() == [(2,)]
+
+
+@pytest.mark.parametrize("ending", ["parquet", "jsonl"])
+def test_json_and_modes(session, tmp_path, ending):
+    folder, _ = session
+    args = ["predict", str(folder / "runs" / "small"), "--nodes", str(folder / "new.csv"), "--json"]
+    out = tmp_path / f"x.{ending}"
+    result = CliRunner().invoke(app, [*args, "--out", str(out), "--fast", "--alone", "gnn"], catch_exceptions=False)
+    told = json.loads(result.stdout)
+    assert (told["nodes"], told["by"], told["mode"], told["out"]) == (3, {"gnn": 3}, "fast", str(out))
+    assert told["temperature"] > 0
+    columns = duckdb.sql(f"SELECT * FROM '{out}'").columns
+    assert columns == ["id", "prediction", "probability", "by", "probabilities", "features"]
+
+
+def test_errors_are_one_message_and_leave_no_file(session, tmp_path, monkeypatch, capsys):
+    folder, _ = session
+    (tmp_path / "edges.csv").write_text("source,target\na,9999\n")
+    out = tmp_path / "out.csv"
+    words = ["predict", str(folder / "runs" / "small"), "--nodes", str(folder / "new.csv"), "--out", str(out)]
+    monkeypatch.setattr("sys.argv", ["labeldeconv", *words, "--edges", str(tmp_path / "edges.csv")])
+    with pytest.raises(SystemExit) as stopped:
+        main()
+    assert stopped.value.code == 1
+    assert (
+        "edges.csv: 1 edges name a node that is neither new nor in the graph: line 2 ('9999')"
+        in capsys.readouterr().err
+    )
+    assert not out.exists()
+    monkeypatch.setattr("sys.argv", ["labeldeconv", *words[:-1], str(tmp_path / "out.xlsx")])
+    with pytest.raises(SystemExit):
+        main()
+    assert "a name that ends in .parquet, .csv, .tsv, .jsonl expected" in capsys.readouterr().err
