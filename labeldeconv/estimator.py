@@ -241,6 +241,8 @@ class LabelDeconvolution:
         config = self.run_.config()
         if self.run_.method == "glem" and config.glem.label_input:
             raise ConfigError("glem: label inputs of another graph are not known; glem.label_input false expected")
+        if config.gnn.inputs == "both" and self.run_.method != "pne":
+            raise ConfigError("gnn.inputs 'both': a run keeps one of the two encoders; another graph needs 'learned'")
         module = None if isinstance(self.gnn, str | Path) else self.gnn
         gnn: GNN = Architecture.of(config.gnn, module).build(x.shape[1], len(self.classes_))
         gnn.load_state_dict(load_file(self.run_.gnn_weights))

@@ -117,6 +117,11 @@ class GNNInputs:
 
     def __init__(self, run: RunDirectory, gnn: Any = None) -> None:
         config, graph = run.config(), run.graph
+        if config.gnn.inputs == "both" and run.method != "pne":
+            raise ConfigError(
+                f"{run.path}: its GNN reads features of two encoders (gnn.inputs 'both'), of which a run keeps one; "
+                "new nodes need a run with gnn.inputs 'learned'"
+            )
         self.task, self.temperature = Task.of(graph), config.glem.temperature
         reads = run.method == "glem" and config.glem.label_input and config.setting == "transductive"
         self.psi = restored_psi(run, gnn) if reads and bool((graph.split.roles > 0).any()) else None
@@ -135,6 +140,11 @@ def restored_graph_model(run: RunDirectory, inputs: GNNInputs, given: Any = None
     x = inputs(run.features)
     gnn: GNN = Architecture.of(config.gnn, given).build(x.shape[1], graph.num_classes)
     _load(gnn, run.gnn_weights)
+    if gnn.reads_labels:
+        raise ConfigError(
+            f"{run.path}: {config.gnn.name} with label_inputs reads its own predictions of the whole graph; new nodes need "
+            "a run with label_inputs false"
+        )
     adjacency = config.gnn.adjacency
     adj = Adjacency.from_edges(graph.edges, graph.num_nodes, adjacency)
     if gnn.edge_dim:

@@ -22,6 +22,9 @@ from labeldeconv.settings.models import EncoderConfig
 QUICK = {"encoder": "tiny", "train__epochs": 1, "gnn__epochs": 3, "gnn__hidden": 8, "encoder__max_tokens": 16}
 RUNS = {
     "ld": {"method": "ld"},
+    "heads": {"method": "ld-heads"},
+    "auto": {"method": "auto"},
+    "trunk": {"method": "fne", "encoder__train_layers": 1},
     "layer-norm": {"method": "ld", "train__psi_norm": "layer"},
     "cut": {"method": "fne", "encoder__layers": 1},
     "lora": {"method": "fne", "encoder__lora_rank": 2},
@@ -99,3 +102,17 @@ def test_an_older_run_without_its_taught_labels_says_so(tmp_path):
     run.result.pop("calibration")
     with pytest.raises(ConfigError, match="older than the file that keeps them; fit it again"):
         restored_graph_model(run, GNNInputs(run))
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"method": "fne", "gnn__inputs": "both"}, "of which a run keeps one"),
+        ({"method": "pne", "gnn": "revgat", "gnn__options": {"label_inputs": True, "heads": 1}}, "label_inputs false"),
+    ],
+)
+def test_gnns_that_read_more_than_a_run_keeps_say_so(tmp_path, settings, message):
+    run = fit("planted:60", out=tmp_path / "run", cache=tmp_path / "cache", **{**QUICK, **settings}).run
+    opened = RunDirectory.open(run)
+    with pytest.raises(ConfigError, match=message):
+        restored_graph_model(opened, GNNInputs(opened))
