@@ -142,8 +142,8 @@ def restored_graph_model(run: RunDirectory, inputs: GNNInputs, given: Any = None
     _load(gnn, run.gnn_weights)
     if gnn.reads_labels:
         raise ConfigError(
-            f"{run.path}: {config.gnn.name} with label_inputs reads its own predictions of the whole graph; new nodes need "
-            "a run with label_inputs false"
+            f"{run.path}: {config.gnn.name} with label_inputs reads its own predictions of the whole graph; new nodes "
+            "need a run with label_inputs false"
         )
     adjacency = config.gnn.adjacency
     adj = Adjacency.from_edges(graph.edges, graph.num_nodes, adjacency)
