@@ -44,3 +44,8 @@ def test_files(strings, tmp_path):
     assert list(loaded) == strings
     assert loaded.content_key == texts.content_key
     assert sorted(p.name for p in tmp_path.iterdir()) == ["text_offsets.npy", "texts.bin"]
+
+
+def test_offsets_without_any_number_are_no_texts():
+    """Found by fuzzing: a file of no offsets made a length of -1."""
+    assert len(Texts(np.empty(0, np.uint8), np.empty(0, np.int64))) == 0

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import glob
 import json
+import re
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
@@ -25,6 +26,7 @@ from labeldeconv.data.tables.scan import first_line, literal
 from labeldeconv.errors import DataError
 from labeldeconv.graph.texts import Texts
 
+OCTAL = re.compile(rb"[0-7]{1,11}")
 TAR = 512  # bytes of a tar header, with 'ustar' at 257
 
 
@@ -36,7 +38,10 @@ def title_abstracts(path: Path, ids: Texts, findings: Findings) -> Texts:
         columns = {"id": "VARCHAR", "title": "VARCHAR", "abstract": "VARCHAR"}
         parts = _labelled("Title", "title") + ", " + _labelled("Abstract", "abstract")
         scan = scan_sql(plain, columns, delimiter="\t")
-        con.execute(f"CREATE TABLE raw AS SELECT id, concat_ws(' ', {parts}) AS text FROM {scan}")
+        try:
+            con.execute(f"CREATE TABLE raw AS SELECT id, concat_ws(' ', {parts}) AS text FROM {scan}")
+        except duckdb.Error as error:  # line ends of two kinds, for one
+            raise DataError(f"{path}: {first_line(error)}") from None
         raise_rejects(con, path)
         return _join(con, path.name, ids, "paper id", findings)
 
@@ -112,7 +117,10 @@ def _without_tar(path: Path, scratch: Path) -> Path:
         head = file.read(TAR)
         if head[257:262] != b"ustar":
             return path
-        size, plain = int(head[124:135].strip(b"\0 ") or b"0", 8), scratch / "texts.tsv"
+        digits, plain = head[124:135].strip(b"\0 ") or b"0", scratch / "texts.tsv"
+        if not OCTAL.fullmatch(digits):
+            raise DataError(f"{path}: a broken tar: an octal size expected in its header, got {digits!r}")
+        size = int(digits, 8)
         with plain.open("wb") as out:
             while size > 0 and (block := file.read(min(size, 1 << 24))):
                 out.write(block)

@@ -67,3 +67,18 @@ def test_real_paper_ids_join(tmp_path):
     assert loaded.graph.texts[169_342] == "Title: t169342 Abstract: a169342"
     assert loaded.graph.class_names[:5] == [f"arxiv cs {name}" for name in ("na", "mm", "lo", "cy", "cr")]
     assert "170 of 169,343 nodes have no attribute; paper id '9657784'" in loaded.warnings[0]
+
+
+def test_line_ends_of_two_kinds_and_a_broken_tar(tmp_path):
+    """Found by fuzzing: duckdb's parser gives up, and a tar's size may be no number."""
+    folder = arxiv(tmp_path)
+    content = gzip.decompress((folder / "titleabs.tsv.gz").read_bytes())
+    (folder / "titleabs.tsv.gz").unlink()
+    (folder / "titleabs.tsv").write_bytes(b"\r\n" + content)
+    with pytest.raises(DataError, match=r"titleabs\.tsv: .*CSV"):
+        load(ARXIV, folder)
+    head = bytearray(512)
+    head[257:262], head[124:127] = b"ustar", b"9xz"
+    (folder / "titleabs.tsv").write_bytes(bytes(head) + content)
+    with pytest.raises(DataError, match="a broken tar"):
+        load(ARXIV, folder)
