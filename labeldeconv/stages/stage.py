@@ -268,8 +268,8 @@ def _written(artefact: Artefact, folder: Path) -> Manifest:
 
 
 def _write_array(value: np.ndarray, path: Path) -> None:
-    if isinstance(value, np.memmap) and value.filename and Path(value.filename) == path:
-        value.flush()
+    if isinstance(value, np.memmap) and value.filename and path.exists() and path.samefile(value.filename):
+        value.flush()  # the very file, whatever its name: numpy resolves links, and a cache may lie behind one
         return
     with path.open("wb") as file:
         np.save(file, value)

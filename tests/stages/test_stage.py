@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from labeldeconv.graph.attributed import AttributedGraph
+from labeldeconv.runs.fit import fit
 from labeldeconv.settings.models import TrainConfig
 from labeldeconv.stages.cache import Cache
 from labeldeconv.stages.keys import Idle, Reads
@@ -138,3 +139,14 @@ def test_a_stage_made_of_others_accounts_for_them_itself(small_graph, tmp_path):
     assert [use.label for use in account.used] == ["composed"]
     assert (made.seconds, made.peak_mib) == (2.0, 77.0)
     assert len(list((tmp_path / "here" / "numbers").iterdir())) == 2
+
+
+def test_a_cache_behind_a_link(tmp_path):
+    """A memory-mapped result is the file that the stage wrote, by whatever name: it was once cut off and lost."""
+    (tmp_path / "disk").mkdir()
+    (tmp_path / "cache").symlink_to(tmp_path / "disk")
+    for name in ("cache", "other"):
+        given = {"encoder": "tiny", "gnn__epochs": 2, "gnn__hidden": 8}
+        fit("planted:40", "pne", out=tmp_path / f"run-{name}", cache=tmp_path / name, **given)
+    first, second = ((tmp_path / f"run-{name}" / "logits.npy").read_bytes() for name in ("cache", "other"))
+    assert first == second
