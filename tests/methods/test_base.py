@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from labeldeconv import GNN, AttributedGraph, Cache, Learned, Method, Run, compare, fit, method, session
+from labeldeconv import GNN, AttributedGraph, Cache, Learned, Method, Run, compare, fit, method, planted, session
 from labeldeconv.encoders.pretrained import load_encoder
 from labeldeconv.errors import ConfigError
 from labeldeconv.labels.targets import TrueTargets
@@ -324,3 +324,13 @@ def test_an_encoder_that_cannot_be_split_is_refused_before_anything_runs(graph, 
     assert fit(graph, method="pne", out=tmp_path / "run", cache=tmp_path / "cache", **quick).test >= 0
     with pytest.raises(ConfigError, match=r"encoder.train_layers: T5EncoderModel cannot be split"):
         compare(graph, methods=["pne", "ld"], gnns=["gcn"], seeds=1, out=tmp_path / "compared", **quick)
+
+
+def test_outputs_start_at_the_frequencies_of_multilabel_tasks(graph):
+    """logit of (ones + 0.5) / (known + 1), by numpy; a multi-class task and 'fresh' leave the layer's own start."""
+    multi = planted(80, "multilabel", seed=0, num_classes=4).graph
+    labels = multi.labels[multi.split.train]
+    share = ((labels == 1).sum(0) + 0.5) / ((labels >= 0).sum(0) + 1)
+    np.testing.assert_allclose(a_run(multi).output_bias, np.log(share / (1 - share)), rtol=1e-4)
+    assert a_run(multi, gnn__output_bias="fresh").output_bias is None
+    assert a_run(graph).output_bias is None

@@ -8,10 +8,13 @@ import torch
 import torch.nn.functional as F
 from safetensors.torch import load_file
 
-from labeldeconv import fit, planted
+from labeldeconv import Cache, fit, planted, session
 from labeldeconv.encoders.pretrained import load_encoder
 from labeldeconv.errors import ConfigError
+from labeldeconv.methods.fne import learn_true_labels, train_on_true_labels
+from labeldeconv.runs.fit import prepare, resolve
 from labeldeconv.settings.models import EncoderConfig
+from labeldeconv.settings.reading import load_config
 
 QUICK = {"encoder": "tiny", "train__epochs": 2, "gnn__epochs": 5}
 
@@ -102,3 +105,13 @@ def test_the_last_gnn_may_read_the_first_features_too(graph, tmp_path):
     assert np.abs(both.logits - alone.logits).max() > 0.1
     with pytest.raises(ConfigError, match=r"gnn\.inputs 'both' with gnn\.init 'psi'"):
         fit(graph, method="fne", gnn__inputs="both", gnn__init="psi", out=tmp_path / "c", **settings)
+
+
+def test_labels_are_not_smoothed_unless_asked(graph, tmp_path):
+    """By keys, which tell targets and epochs apart."""
+    run = prepare(resolve(load_config(None, {"encoder.name": "tiny", "train.epochs": 1, "gnn.epochs": 1})), graph)
+    with session(Cache(tmp_path / "cache")):
+        plain = train_on_true_labels(run)
+        assert plain.content_key == train_on_true_labels(run, 0.0, 1).content_key
+        assert plain.content_key == learn_true_labels(run).encoder.content_key
+        assert plain.content_key != train_on_true_labels(run, 0.1).content_key

@@ -5,9 +5,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from labeldeconv import fit, sweep
+from labeldeconv import Cache, fit, session, sweep
 from labeldeconv.errors import ConfigError
 from labeldeconv.methods.base import METHODS
+from labeldeconv.runs.fit import prepare, resolve
 from labeldeconv.settings.reading import load_config
 
 QUICK = {"encoder": "tiny", "train__epochs": 1, "gnn__epochs": 5}
@@ -129,3 +130,12 @@ def test_work_by_hand(graph, method, given, expected):
         work = METHODS[method].work(graph, load_config(None, {**numbers, **given, **further}), 2)
         assert (work.trained, work.exports - inside, work.gnns) == expected
     assert METHODS[method].epochs(load_config(None, numbers)) == 2
+
+
+@pytest.mark.parametrize("method", ["joint-gas", "joint-sage"])
+def test_a_gnn_that_cannot_be_sampled_is_refused_before_anything_is_encoded(graph, tmp_path, method):
+    """Also where the method is called without `fit`, which asks what it needs."""
+    run = prepare(resolve(load_config(None, {"encoder.name": "tiny", "gnn.name": "sagn"})), graph)
+    with session(Cache(tmp_path / "own")), pytest.raises(ConfigError, match="cannot be run layer by layer"):
+        METHODS[method].learn(run)
+    assert not list((tmp_path / "own").glob("*"))
