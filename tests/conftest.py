@@ -25,24 +25,24 @@ def _own_cache(tmp_path, monkeypatch):
 
 
 @pytest.fixture(autouse=True, scope="session")
-def _gnn_by_name():
-    """Hundreds of tests fit without naming a GNN: they get a GCN, since ten GNNs would race for each (seconds).
+def _named_choices():
+    """Hundreds of tests fit without naming a method or a GNN: they get LD and a GCN, since to choose takes seconds.
 
     `raced_default` gives a test the default of users.
     """
     from labeldeconv.runs import fit as fitting
 
-    before, fitting.GNN_OF_FIT = fitting.GNN_OF_FIT, "gcn"
+    before, fitting.OF_FIT = fitting.OF_FIT, {"method": "ld", "gnn.name": "gcn"}
     yield before
-    fitting.GNN_OF_FIT = before
+    fitting.OF_FIT = before
 
 
 @pytest.fixture
-def raced_default(monkeypatch, _gnn_by_name):
-    """`fit` as users have it: the GNN is chosen unless one is named."""
+def raced_default(monkeypatch, _named_choices):
+    """`fit` as users have it: method and GNN are chosen unless they are named."""
     from labeldeconv.runs import fit as fitting
 
-    monkeypatch.setattr(fitting, "GNN_OF_FIT", _gnn_by_name)
+    monkeypatch.setattr(fitting, "OF_FIT", _named_choices)
 
 
 @pytest.fixture(autouse=True)

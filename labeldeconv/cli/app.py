@@ -124,9 +124,9 @@ def fit(
 ) -> None:
     """Train one method with one GNN and one seed; writes a run directory."""
     names = {"data": part_of(data, max_nodes), "method": method, "encoder__name": encoder, "gnn__name": gnn, "log": log}
-    from labeldeconv.runs.fit import fit_config, with_gnn_of_fit
+    from labeldeconv.runs.fit import fit_config, with_choices_of_fit
 
-    settings = with_gnn_of_fit(settings_of(config, sets, **names, seed=seed, **label_settings(alpha, hops)))
+    settings = with_choices_of_fit(settings_of(config, sets, **names, seed=seed, **label_settings(alpha, hops)))
     if dry_run:
         return _dry_run(settings, as_json)
     result = fit_config(settings, out=out, find_batch=find_batch, memory_mib=memory)
@@ -234,10 +234,10 @@ def inspect(
     from labeldeconv.analysis.estimate import estimate
     from labeldeconv.data.opening import open_data
     from labeldeconv.encoders.pretrained import Pretrained
-    from labeldeconv.runs.fit import attribute_warning, resolve, with_gnn_of_fit
+    from labeldeconv.runs.fit import attribute_warning, resolve, with_choices_of_fit
 
     asked = settings_of(config, sets, data=part_of(data, max_nodes), encoder__name=encoder)
-    settings = resolve(with_gnn_of_fit(asked))
+    settings = resolve(with_choices_of_fit(asked))
     try:
         loaded = open_data(settings.data, settings.data_seed)
     except DataError as error:

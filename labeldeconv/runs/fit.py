@@ -45,7 +45,7 @@ from labeldeconv.stages.watch import open_metrics
 from labeldeconv.training.capacity import largest_batch
 from labeldeconv.training.features import Features, given
 
-GNN_OF_FIT = AUTO_GNN  # of `fit` where no GNN is named; `compare` and the settings themselves have a GCN
+OF_FIT = {"method": "auto", "gnn.name": AUTO_GNN}  # where `fit` is told none; settings alone have LD and a GCN
 MOST_BYTES = 48  # of a part of a folder's name; a whole name may have 255, and there are five parts
 SHORT_KEY = 8  # characters of the key in the name of a default folder
 _splits: set[tuple[str, int]] = set()  # encoders, by content, that were found to split before so many last layers
@@ -206,15 +206,15 @@ def fit(
         result.test, result.features.shape
     """
     given = {**label_settings(alpha, hops), **dotted(settings)}
-    asked = with_gnn_of_fit(settings_from(data, method, encoder, gnn, seed, config, given))
+    asked = with_choices_of_fit(settings_from(data, method, encoder, gnn, seed, config, given))
     parts = Parts.of(data, method, encoder, gnn)
     where = Path(out) if out else None, Cache(Path(cache)) if cache else None
     return fit_config(asked, parts, *where, find_batch, memory_mib)
 
 
-def with_gnn_of_fit(config: Config) -> Config:
-    """The settings of a `fit`: the GNN is chosen by validation score unless one is named."""
-    return config if said(config, "gnn.name") else load_config(config, {"gnn.name": GNN_OF_FIT})
+def with_choices_of_fit(config: Config) -> Config:
+    """The settings of a `fit`: method and GNN are chosen by validation score unless they are named."""
+    return load_config(config, {name: value for name, value in OF_FIT.items() if not said(config, name)})
 
 
 def dotted(settings: Mapping[str, Any]) -> dict[str, Any]:

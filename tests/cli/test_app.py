@@ -89,7 +89,7 @@ def test_inspect_json(data):
 def test_inspect_text():
     text = invoke("inspect", "planted:200", "--encoder", "tiny")
     assert "homophily" in text
-    assert "estimate for auto with tiny and gcn" in text
+    assert "estimate for ld with tiny and gcn" in text
 
 
 def test_dry_run_trains_nothing(tmp_path):
@@ -219,7 +219,8 @@ def test_a_full_stdout_is_one_line(more):
 
 
 def test_ctrl_c_says_how_to_go_on(tmp_path):
-    args = ["fit", "planted:60", "--encoder", "tiny", "--set", "train.epochs=100000", "--out", str(tmp_path / "run")]
+    args = ["fit", "planted:60", "--method", "ld", "--gnn", "gcn", "--encoder", "tiny", "--set", "train.epochs=100000"]
+    args += ["--out", str(tmp_path / "run")]
     process = run_command(args, LABELDECONV_CACHE=str(tmp_path / "cache"))
     lines = []
     for line in process.stderr:
