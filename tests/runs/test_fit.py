@@ -246,6 +246,8 @@ def command(cache, out, *more):
         "labeldeconv",
         "fit",
         "planted:300",
+        "--method",
+        "ld",
         "--gnn",
         "gcn",
         "--out",
@@ -320,7 +322,7 @@ def test_a_run_directory_used_again_holds_the_new_split(tmp_path):
 def test_off_a_terminal_every_stage_is_a_line(tmp_path):
     """Under nohup, SLURM or CI a run of hours printed nothing."""
     run = [sys.executable, "-m", "labeldeconv", "fit", "planted:60", "--encoder", "tiny", "--gnn", "gcn"]
-    run += ["--out", str(tmp_path / "r")]
+    run += ["--method", "ld", "--out", str(tmp_path / "r")]
     env = {**os.environ, "LABELDECONV_CACHE": str(tmp_path / "c")}
     told = subprocess.run([*run, "--set", "gnn.epochs=2"], env=env, capture_output=True, text=True, check=True).stderr
     assert all(any(label in line for line in told.splitlines()) for label in ("tokens", "first gnn", "hops", "train"))
