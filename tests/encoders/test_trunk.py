@@ -142,6 +142,7 @@ def test_it_keeps_the_contract_and_saves_the_whole_encoder(name, family, tmp_pat
         for parameter in (p for p in split.parameters() if p.requires_grad):
             parameter.mul_(1.1)
     split.save(tmp_path / "m")
+    assert isinstance(layers_of(split.whole)[0], Passing)  # split again
     again = load_encoder(EncoderConfig(name=str(tmp_path / "m"))).eval()
     torch.testing.assert_close(encoded(again, attributes(name)), encoded(split.eval(), attributes(name)))
     assert not torch.allclose(encoded(load_encoder(place).eval(), attributes(name)), encoded(again, attributes(name)))
