@@ -62,7 +62,7 @@ SETTINGS = {
 }
 SETS = [word for name, value in SETTINGS.items() for word in ("--set", f"{name}={value}")]
 COMMANDS = {
-    "fit": ["fit", "planted:40", "--method", "ld", *SETS],
+    "fit": ["fit", "planted:40", "--method", "ld", "--gnn", "gcn", *SETS],
     "compare": ["compare", "planted:40", "--methods", "pne,fne", *SETS],
 }
 ERRORS = {name: getattr(errno, name) for name in ("ENOSPC", "EIO", "EACCES", "EROFS")}

@@ -13,6 +13,7 @@ from labeldeconv.data.sets.planted import planted
 from labeldeconv.encoders.base import Encoder
 from labeldeconv.encoders.pretrained import load_encoder
 from labeldeconv.encoders.values import CategoryEncoder, NumberEncoder
+from labeldeconv.errors import NotFinite
 from labeldeconv.gnns.base import GNN
 from labeldeconv.gnns.gamlp import GAMLP
 from labeldeconv.gnns.sagn import SAGN
@@ -490,7 +491,6 @@ def test_own_method_passes():
     ("method", "check", "message"),
     [
         (forgets_nodes, check_learned, r"features \(40, d\) expected, got \(39, 32\)"),
-        (infinite, check_learned, "features are not finite"),
         (other_encoder, check_learned, "the encoder in Learned is not the one that made the features"),
         (tuple_of_both, check_learned, "Learned expected, got tuple"),
         (peeks, check_test_labels, "test labels change features"),
@@ -502,3 +502,8 @@ def test_own_method_passes():
 def test_broken_methods_are_named(method, check, message):
     with pytest.raises(AssertionError, match=message):
         check(method)
+
+
+def test_a_method_whose_features_are_not_finite_is_stopped_by_the_stage():
+    with pytest.raises(NotFinite, match="features of the data are not finite"):
+        check_learned(infinite)

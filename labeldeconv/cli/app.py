@@ -133,7 +133,9 @@ def fit(
     times = result.write_profile() if profile else None
     if as_json:
         return print_json(result.to_dict() | ({"profile": times} if times else {}))
-    table = Table(title=f"{settings.method} on {settings.data}: {result.metric}", title_justify="left")
+    title = f"{settings.method} on {printable(settings.data)}: {result.metric}"
+    console.print(Text(title, style="italic"), soft_wrap=True)  # a table's own title is cut to its width
+    table = Table()
     for column in ("val", "test", "seconds"):
         table.add_column(column, justify="right")
     table.add_row(f"{100 * result.val:.2f}", f"{100 * result.test:.2f}", f"{sum(result.seconds.values()):.1f}")

@@ -126,7 +126,7 @@ def _check_options(config: GNNConfig, kind: Any, known: Mapping[str, Any]) -> No
             continue
         if option.endswith("norm") and isinstance(value, str):
             make_norm(value, 1)
-        least = min(default, 1) if type(default) is int else 0
+        least = min(default, 1) if type(default) is int and option not in kind.zero_is_none else 0
         most = MOST if type(default) is int else 1
         if type(default) in (int, float) and not least <= float(value) <= most:
             raise ConfigError(f"{name}: a number from {least} to {most} expected, got {value!r}")

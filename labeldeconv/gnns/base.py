@@ -45,6 +45,7 @@ class GNN(nn.Module, ABC):
             none.
         reads_labels: forward(x, adj, label_inputs) of a GNN fed by a graph takes labels (n, c) that it is shown, and
             its own predictions of the others; psi and forward without them take zeros.
+        zero_is_none: options that count something and may be 0 although their default is not.
     """
 
     feed: ClassVar[Literal["graph", "rows"]]
@@ -56,6 +57,7 @@ class GNN(nn.Module, ABC):
     edge_dim: int = 0
     label_hops: int = 0
     reads_labels: bool = False
+    zero_is_none: ClassVar[tuple[str, ...]] = ()
 
     def __init__(self, in_dim: int, out_dim: int) -> None:
         super().__init__()

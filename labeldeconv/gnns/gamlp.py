@@ -48,6 +48,7 @@ class GAMLP(GNN):
     """
 
     feed = "rows"
+    zero_is_none = ("hop_layers",)
     suggests = ROW_NORMALISED
 
     def __init__(

@@ -11,7 +11,7 @@ from labeldeconv.data.sets.planted import PlantedSource
 from labeldeconv.errors import ConfigError, DataError
 
 NAMES = ["planted", "planted-multilabel", "planted-protein", "ogbn-arxiv", "ogbn-products", "ogbn-proteins"]
-NAMES += ["debian", "debian-tags", "string", "wordnet"]
+NAMES += ["conllu", "debian", "debian-tags", "string", "wordnet"]
 MINE = """
 from dataclasses import dataclass
 

@@ -135,7 +135,7 @@ def test_wrong_names_are_answered(tmp_path):
         open_data("plantde")
     with pytest.raises(DataError, match="data 'plantde:80': no such folder, and not a name; did you mean 'planted'"):
         open_data("plantde:80")
-    with pytest.raises(DataError, match="at least 4"):
+    with pytest.raises(DataError, match="a number of nodes, 4 to"):
         open_data("planted:2")
     with pytest.raises(DataError, match=r"no nodes table; one of nodes.parquet, nodes.csv, nodes.jsonl expected"):
         open_data(str(tmp_path))

@@ -108,6 +108,7 @@ DEFAULTS = {
     "revgat": {
         "layers": 3, "hidden": 256, "dropout": 0.75, "heads": 3, "groups": 2, "input_dropout": 0.25,
         "attention_dropout": 0.0, "edge_dropout": 0.3, "attend_target": False, "input_norm": True, "norm": "batch",
+        "feature_dropout": 0.0, "label_inputs": False, "symmetric_norm": False,
     },
     "gamlp": {
         **SHARED, "attention": "recursive", "input_dropout": 0.2, "attention_dropout": 0.5, "hop_layers": 2,
@@ -118,6 +119,9 @@ DEFAULTS = {
         **SHARED, "input_dropout": 0.2, "attention_dropout": 0.0, "mlp_layers": 1, "label_hops": 0, "label_layers": 4,
         "label_dropout": 0.5,
     },
+    "sage": {**SHARED, "norm": "batch", "input_dropout": 0.0},
+    "appnp": {**SHARED, "convolutions": 5, "teleport": 0.4, "norm": "batch"},
+    "mlp": {**SHARED, "norm": "batch", "input_dropout": 0.3},
     "spegcn": {**SHARED, "convolutions": 0, "norm": "batch"},
     "spegnn": {**SHARED, "convolutions": 0, "norm": "batch"},
 }  # fmt: skip

@@ -209,7 +209,7 @@ def test_labels_are_in_no_key(small_graph):
     other = replace(small_graph, labels=np.zeros(6, int))
     keys = [tree.key(graph, AdjacencyConfig(), None, 2, 0) for graph in (small_graph, other)]
     assert keys[0] == keys[1]
-    for changed in ({"edges": np.zeros((2, 1))}, {"texts": Texts.from_strings("abcdef")}):
+    for changed in ({"edges": np.zeros((2, 1), int)}, {"texts": Texts.from_strings("abcdef")}):
         assert keys[0] != tree.key(replace(small_graph, **changed), AdjacencyConfig(), None, 2, 0)
     assert keys[0] != tree.key(small_graph, AdjacencyConfig(), 3, 2, 0)
 

@@ -42,13 +42,14 @@ def test_features_do_not_depend_on_evaluation_labels(graph, tmp_path, method):
 
 
 def test_everything_known_of_a_method_stands_with_it():
-    assert list(METHODS) == ["given", "pne", "fne", "wo-ld", "ld", "glem", "giant", "joint-gas", "joint-sage"]
+    known_first = ["given", "pne", "fne", "wo-ld", "ld", "ld-heads", "glem", "giant", "joint-gas", "joint-sage", "auto"]
+    assert list(METHODS) == known_first
     for name, known in METHODS.items():
         assert known.name == name
         assert known.title
         assert known.summary.endswith(".")
         assert (known.complexity is None) == (name in ("given", "pne"))
-    assert len({known.color for known in METHODS.values()}) == 9
+    assert len({known.color for known in METHODS.values()}) == 11
 
 
 @pytest.mark.parametrize(("name", "trained", "exports", "gnns"), [

@@ -124,7 +124,7 @@ def test_all_leaves_out_what_cannot_run(tmp_path, caplog):
     with caplog.at_level(logging.INFO, "labeldeconv"):
         result = compare("planted:60", "all", gnns=["gcn", "sagn"], out=tmp_path / "cmp", **quick)
     methods = {gnn: {r.method for r in result.rows if r.gnn == gnn} for gnn in ("gcn", "sagn")}
-    separate = {"pne", "fne", "wo-ld", "ld", "glem", "giant"}
+    separate = {"pne", "fne", "wo-ld", "ld", "ld-heads", "glem", "giant"}
     assert methods["sagn"] == separate
     assert separate | {"joint-sage"} <= methods["gcn"] <= separate | {"joint-sage", "joint-gas"}
     assert "left out: given with gcn: method 'given': graph" in caplog.text

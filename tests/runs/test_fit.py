@@ -158,7 +158,7 @@ def test_wrong_names_are_answered():
         fit("planted:60", gnn__options={"nrm": 1}, **QUICK)
     with pytest.raises(DataError, match="data 'plantde': no such folder, and not a name; did you mean 'planted'"):
         open_data("plantde")
-    with pytest.raises(DataError, match="at least 4"):
+    with pytest.raises(DataError, match="a number of nodes, 4 to"):
         open_data("planted:2")
 
 
