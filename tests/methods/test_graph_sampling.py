@@ -139,3 +139,10 @@ def test_a_gnn_that_cannot_be_sampled_is_refused_before_anything_is_encoded(grap
     with session(Cache(tmp_path / "own")), pytest.raises(ConfigError, match="cannot be run layer by layer"):
         METHODS[method].learn(run)
     assert not list((tmp_path / "own").glob("*"))
+
+
+def test_edge_features_that_the_gnn_does_not_read_are_in_no_key(graph, tmp_path):
+    quick = {**QUICK, "joint__epochs": 1, "joint__batch_nodes": 16, "gnn__hidden": 8}
+    edged = replace(graph, edge_features=np.ones((graph.num_edges, 2), np.float32))
+    plain, other = (fit(g, method="joint-sage", out=tmp_path / f"{i}", **quick) for i, g in enumerate((graph, edged)))
+    assert plain.stages == other.stages

@@ -134,3 +134,20 @@ def test_missing_metis_names_the_extra(monkeypatch):
     monkeypatch.setitem(sys.modules, "pymetis", None)
     with pytest.raises(MissingExtra, match=r"labeldeconv\[metis\]"):
         partition(Adjacency.from_edges(EDGES, n), 2)
+
+
+@pytest.mark.parametrize(("most", "stamps"), [(4, 5), (5, 0), (9, 0)])
+def test_sources_are_counted_only_where_a_block_can_have_too_many(most, stamps, monkeypatch):
+    """An empty table of stamps says that they need not be; one of another length would be written beyond its end."""
+    from labeldeconv.propagation import sampling as module
+
+    given, real = [], module._cut
+
+    def cut(*arguments):
+        given.append(len(arguments[-1]))
+        return real(*arguments)
+
+    monkeypatch.setattr(module, "_cut", cut)
+    adj = Adjacency.from_edges(np.array([[0, 0, 3], [1, 2, 4]]), 5)
+    row_blocks(adj, np.arange(5), 99, most)
+    assert given == [stamps]

@@ -75,3 +75,12 @@ def test_any_size_of_buckets_gives_the_same(bucket, diagonal, monkeypatch):
     expected = dense_pattern(rows, cols, 300, True, diagonal)
     np.testing.assert_array_equal(np.diff(indptr), expected.sum(1))
     np.testing.assert_array_equal(indices, np.nonzero(expected)[1])
+
+
+def test_a_transposed_pattern_keeps_its_diagonal():
+    pattern = np.random.default_rng(0).random((6, 9)) < 0.4
+    pattern[np.arange(6), np.arange(6)] = True
+    indptr = np.concatenate([[0], np.cumsum(pattern.sum(1))])
+    found_indptr, found = transpose_csr(indptr, np.nonzero(pattern)[1].astype(np.int32), 9)
+    np.testing.assert_array_equal(np.diff(found_indptr), pattern.sum(0))
+    np.testing.assert_array_equal(found, np.nonzero(pattern.T)[1])

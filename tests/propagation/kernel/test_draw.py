@@ -133,3 +133,18 @@ def test_draws_are_those_of_floyds_algorithm(fanout):
         found = entries[starts[i] : starts[i + 1]]
         assert (found - first).tolist() == expected
         np.testing.assert_array_equal(columns[starts[i] : starts[i + 1]], INDICES[found])
+
+
+def test_nothing_is_carried_unless_given(monkeypatch):
+    """The kernel tells by an empty array; with one of another length it would read beyond what there is."""
+    given, real = [], module.run_chunks
+
+    def run_chunks(work, bounds, alone):
+        given.append(work.args)
+        real(work, bounds, alone)
+
+    monkeypatch.setattr(module, "run_chunks", run_chunks)
+    draw(INDPTR, INDICES, np.array([1, 2]), 3, 0)
+    _, columns, taken = draw(INDPTR, INDICES, np.array([1, 2]), 3, 0, np.arange(len(INDICES)))
+    assert [(len(arguments[2]), len(arguments[-1])) for arguments in given] == [(0, 0), (len(INDICES), len(columns))]
+    assert len(taken) == len(columns)
