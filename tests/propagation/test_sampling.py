@@ -151,3 +151,11 @@ def test_sources_are_counted_only_where_a_block_can_have_too_many(most, stamps, 
     adj = Adjacency.from_edges(np.array([[0, 0, 3], [1, 2, 4]]), 5)
     row_blocks(adj, np.arange(5), 99, most)
     assert given == [stamps]
+
+
+def test_later_blocks_may_be_as_full_as_the_first():
+    """Three pairs, 0 - 1, 2 - 3 and 4 - 5: two sources and two entries make a block."""
+    adj = Adjacency.from_edges(np.array([[0, 2, 4], [1, 3, 5]]), 6)
+    pairs = [[0, 1], [2, 3], [4, 5]]
+    assert [ids.tolist() for ids in row_blocks(adj, np.arange(6), 2, 9)] == pairs
+    assert [ids.tolist() for ids in row_blocks(adj, np.arange(6), 99, 2)] == pairs
