@@ -1,5 +1,6 @@
 """Tests are offline, single-threaded per worker, and keep their cache to themselves."""
 
+import logging
 import os
 
 os.environ["HF_HUB_OFFLINE"] = "1"
@@ -47,15 +48,13 @@ def raced_default(monkeypatch, _named_choices):
 
 @pytest.fixture(autouse=True)
 def _own_log():
-    """The command line shows the log; no test leaves that to the next one."""
+    """The command line shows the log; every test starts as if nobody had, fixtures of its module included."""
     from labeldeconv.progress import _said, _wanted, logger
 
-    before = logger.handlers, logger.propagate, logger.level, dict(_wanted)
+    logger.handlers, logger.propagate = [], True
+    logger.setLevel(logging.NOTSET)
+    _wanted.update(bars=True)
     _said.clear()
-    yield
-    logger.handlers, logger.propagate, level, wanted = before
-    logger.setLevel(level)
-    _wanted.update(wanted)
 
 
 @pytest.fixture(scope="session")

@@ -68,7 +68,10 @@ class Dataset:
     takes_argument: bool
 
 
-_ORDER = ("planted", "planted-multilabel", "planted-protein", "ogbn-arxiv", "ogbn-products", "ogbn-proteins")
+_ORDER = (
+    "planted", "planted-multilabel", "planted-protein", "ogbn-arxiv", "ogbn-products", "ogbn-proteins",
+    "conllu", "debian", "debian-tags", "string", "wordnet",
+)  # fmt: skip
 DATASETS: Registry[Dataset] = Registry("data", "labeldeconv.data.sets", first=_ORDER)
 
 
