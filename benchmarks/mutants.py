@@ -389,14 +389,19 @@ class Workshop:
     def chosen(self, mutant: Mutant, file: str) -> tuple[list[str], float]:
         """Tests of a file that call the function of a mutant, the quick ones first, and their seconds.
 
-        Where that cannot be told (outside of functions, in compiled ones, in other processes) it is the whole file,
-        if that is the module's own.
+        Outside of functions it is those that call any function of the module. Where that cannot be told (in compiled
+        functions, in other processes) it is the whole file, if that is the module's own.
         """
         tests = self.unchanged(file)
-        function = f"{mutant.module}:{mutant.inside}"
+        function = f"{mutant.module}:{mutant.inside or ''}"
         own = file == files_for(mutant.module)[0]
-        sought = {function, ANYTHING} if own else {function}
-        names = [name for name, row in tests.items() if sought & set(row["calls"])]
+
+        def concerned(call: str) -> bool:
+            if call == ANYTHING:
+                return own
+            return call == function if mutant.inside else call.startswith(function)
+
+        names = [name for name, row in tests.items() if any(map(concerned, row["calls"]))]
         if (not mutant.inside or mutant.compiled or not names) and own:
             names = list(tests)
         names.sort(key=lambda name: tests[name]["seconds"])

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from benchmarks.mutants import ROOT, Mutant, draw, equivalents, files_for, mutants_of, shares, untouched
+from benchmarks.mutants import ROOT, Mutant, Workshop, draw, equivalents, files_for, mutants_of, shares, untouched
 
 PACKAGE = ROOT / "labeldeconv"
 
@@ -135,3 +135,27 @@ def test_rooms_that_do_not_import_what_is_changed():
     assert untouched(["labels"]) == [*foundation, "graph", "propagation", "data", "encoders", "gnns"]
     assert untouched(["errors.py"]) == ["progress", "registry"]
     assert "training" in untouched(["methods"])
+
+
+def test_tests_that_call_what_is_changed_are_chosen_the_quick_ones_first():
+    """Line 5 of labels/hops.py begins a function; what another process calls counts for the module's own file."""
+    rows = {
+        "slow": (9.0, ["labels/hops.py:5"]),
+        "quick": (1.0, ["labels/hops.py:5"]),
+        "other": (2.0, ["labels/hops.py:9"]),
+        "elsewhere": (0.5, ["gnns/gcn.py:5"]),
+        "process": (3.0, ["*"]),
+    }
+    shop = object.__new__(Workshop)
+    shop.unchanged = lambda file: {name: {"seconds": s, "calls": calls} for name, (s, calls) in rows.items()}
+    own, suite = "tests/labels/test_hops.py", "tests/test_paper.py"
+
+    def chosen(inside, file, compiled=False):
+        mutant = Mutant("labels/hops.py", "", 6, "", "1", "2", 0, "next", inside, compiled)
+        return shop.chosen(mutant, file)
+
+    assert chosen(5, own) == (["quick", "process", "slow"], 13.0)
+    assert chosen(5, suite) == (["quick", "slow"], 10.0)
+    assert chosen(0, suite) == (["quick", "other", "slow"], 12.0)  # a class attribute or a constant
+    assert chosen(7, suite) == ([], 0)
+    assert chosen(5, own, compiled=True)[0] == ["elsewhere", "quick", "other", "process", "slow"]
