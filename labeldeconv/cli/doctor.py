@@ -40,14 +40,16 @@ def _program() -> dict[str, str]:
 def _hardware() -> dict[str, Any]:
     import torch
 
+    from labeldeconv.stages.memory import total_memory_mib
+
     devices = [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())]
-    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") if hasattr(os, "sysconf") else 0
+    memory = total_memory_mib()
     return {
         "processor": platform.processor() or platform.machine(),
         "vector instructions": torch.backends.cpu.get_cpu_capability(),
         "cores": os.cpu_count(),
         "cores of this process": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
-        "memory": f"{memory / 2**30:.1f} GiB",
+        "memory": "unknown" if memory is None else f"{memory / 1024:.1f} GiB",
         "accelerators": ", ".join(devices) or "none",
     }
 

@@ -12,11 +12,10 @@ from functools import partial
 
 import torch
 from torch import Tensor
-from torch_geometric.nn import MLP
 
 from labeldeconv.gnns.base import GNN, Step, register, require
-from labeldeconv.gnns.norms import mlp_norm
-from labeldeconv.gnns.precision import in_float32
+from labeldeconv.gnns.norms import make_mlp
+from labeldeconv.gnns.precision import convolved, in_float32
 from labeldeconv.propagation.adjacency import Adjacency, convolve
 
 
@@ -54,7 +53,7 @@ class APPNP(GNN):
         super().__init__(in_dim, out_dim)
         require(convolutions >= 1, APPNP, "convolutions", "of at least 1", convolutions)
         require(0 <= teleport <= 1, APPNP, "teleport", "from 0 to 1", teleport)
-        self.mlp = MLP([in_dim, *[hidden] * (layers - 1), out_dim], dropout=dropout, **mlp_norm(norm))
+        self.mlp = make_mlp(in_dim, out_dim, layers, hidden, dropout, norm)
         self.convolutions, self.teleport = convolutions, teleport
 
     @property
@@ -91,7 +90,7 @@ class APPNP(GNN):
             h = self.mlp(self.enter(h)).repeat(1, 2)  # (s, 2c)
         z, start = h.chunk(2, dim=1)
         start = start[: adj.num_nodes]
-        z = self._mixed(in_float32(partial(convolve, adj), z.contiguous()), start)
+        z = self._mixed(convolved(z.contiguous(), adj), start)
         return z if k == self.hops else torch.cat([z, start], dim=1)
 
     def _mixed(self, around: Tensor, start: Tensor) -> Tensor:

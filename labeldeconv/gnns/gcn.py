@@ -1,8 +1,12 @@
-"""GCN: H = sigma(A-hat H W) (Appendix A.2), from PyG's GCNConv; phi = A-hat^N and psi is an N-layer MLP."""
+"""GCN: H = sigma(A-hat H W) (Appendix A.2), from PyG's GCNConv; phi = A-hat^N and psi is an N-layer MLP.
+
+`Convolutions` is what GNNs of this shape share; GraphSAGE (`gnns.sage`) is the other one.
+"""
 
 from __future__ import annotations
 
 import itertools
+from abc import abstractmethod
 from collections.abc import Sequence
 from functools import partial
 from typing import Any
@@ -13,13 +17,12 @@ from torch_geometric.nn import GCNConv
 
 from labeldeconv.gnns.base import GNN, Step, register
 from labeldeconv.gnns.norms import make_norm
-from labeldeconv.gnns.precision import in_float32
-from labeldeconv.propagation.adjacency import Adjacency, convolve
+from labeldeconv.gnns.precision import convolved
+from labeldeconv.propagation.adjacency import Adjacency
 
 
-@register("gcn")
-class GCN(GNN):
-    """Graph convolutional network with batch normalisation between layers.
+class Convolutions(GNN):
+    """N convolutions with normalisation, ReLU and dropout between them; psi is the same with A = I.
 
     Args:
         in_dim: d of the features.
@@ -48,38 +51,59 @@ class GCN(GNN):
     ) -> None:
         super().__init__(in_dim, out_dim)
         widths = [in_dim, *[hidden] * (layers - 1), out_dim]
-        # A-hat is made once by Adjacency, so the layers do not normalise again.
-        self.convs = nn.ModuleList(GCNConv(a, b, normalize=False) for a, b in itertools.pairwise(widths))
+        self.convs = nn.ModuleList(self.convolution(a, b) for a, b in itertools.pairwise(widths))
         self.norms = nn.ModuleList(make_norm(norm, w) for w in widths[1:-1])
         self.dropout, self.input_dropout = dropout, input_dropout
+
+    @staticmethod
+    @abstractmethod
+    def convolution(in_dim: int, out_dim: int) -> nn.Module:
+        """The weights of one convolution."""
+
+    @abstractmethod
+    def convolve(self, conv: Any, h: Tensor, adj: Adjacency | None) -> Tensor:
+        """One convolution: (s, .) to (t, .); without A-hat every node is its own and only neighbour."""
 
     @property
     def hops(self) -> int:
         """N: one per convolution."""
         return len(self.convs)
 
-    @property
-    def output_bias(self) -> Tensor:
-        """Of the last convolution."""
-        return self.convs[-1].bias  # type: ignore[return-value]
-
     def steps(self) -> Sequence[Step]:
         """One per convolution."""
         return [partial(self._layer, i) for i in range(self.hops)]
 
     def psi(self, x: Tensor) -> Tensor:
-        """Features (b, d) to logits (b, c): sigma(... sigma(x W1) ... WN)."""
+        """Features (b, d) to logits (b, c): an N-layer MLP."""
         for i in range(self.hops):
             x = self._layer(i, x, None)
         return x
 
     def _layer(self, i: int, h: Tensor, adj: Adjacency | None) -> Tensor:
-        """Layer i: (s, .) to (t, .); without A-hat its linear map alone."""
+        """Layer i: (s, .) to (t, .)."""
         if i == 0:
             h = F.dropout(self.enter(h), self.input_dropout, self.training)
-        conv: Any = self.convs[i]
-        h = conv.lin(h)
-        h = (h if adj is None else in_float32(partial(convolve, adj), h)) + conv.bias
+        h = self.convolve(self.convs[i], h, adj)
         if i < self.hops - 1:
             h = F.dropout(self.norms[i](h).relu(), self.dropout, self.training)
         return h
+
+
+@register("gcn")
+class GCN(Convolutions):
+    """Graph convolutional network with batch normalisation between layers; psi is sigma(... sigma(x W1) ... WN)."""
+
+    @staticmethod
+    def convolution(in_dim: int, out_dim: int) -> nn.Module:
+        """A-hat is made once by Adjacency, so the layers do not normalise again."""
+        return GCNConv(in_dim, out_dim, normalize=False)
+
+    @property
+    def output_bias(self) -> Tensor:
+        """Of the last convolution."""
+        return self.convs[-1].bias  # type: ignore[return-value]
+
+    def convolve(self, conv: Any, h: Tensor, adj: Adjacency | None) -> Tensor:
+        """A-hat h W + b; without A-hat its linear map alone."""
+        h = conv.lin(h)
+        return (h if adj is None else convolved(h, adj)) + conv.bias

@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import torch.nn.functional as F
 from torch import Tensor
-from torch_geometric.nn import MLP
 
 from labeldeconv.gnns.base import GNN, register
-from labeldeconv.gnns.norms import mlp_norm
+from labeldeconv.gnns.norms import make_mlp
 
 
 @register("mlp")
@@ -43,7 +42,7 @@ class NodeMLP(GNN):
         input_dropout: float = 0.3,
     ) -> None:
         super().__init__(in_dim, out_dim)
-        self.mlp = MLP([in_dim, *[hidden] * (layers - 1), out_dim], dropout=dropout, **mlp_norm(norm))
+        self.mlp = make_mlp(in_dim, out_dim, layers, hidden, dropout, norm)
         self.input_dropout = input_dropout
 
     @property

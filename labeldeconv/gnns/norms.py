@@ -16,6 +16,7 @@ from typing import Any, Literal, get_args
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch_geometric.nn import MLP
 
 from labeldeconv.errors import ConfigError, nearest
 
@@ -36,6 +37,11 @@ def mlp_norm(kind: str) -> dict[str, Any]:
     if kind == "layer":
         return {"norm": "layer_norm", "norm_kwargs": {"mode": "node"}}
     return {"norm": "batch_norm" if kind == "batch" else None}
+
+
+def make_mlp(in_dim: int, out_dim: int, layers: int, hidden: int, dropout: float, norm: str) -> MLP:
+    """PyG's MLP of `layers` linear maps over (b, d), with that normalisation between them."""
+    return MLP([in_dim, *[hidden] * (layers - 1), out_dim], dropout=dropout, **mlp_norm(norm))
 
 
 class SmallBatchNorm(nn.BatchNorm1d):

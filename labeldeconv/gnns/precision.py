@@ -8,9 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import nullcontext
+from functools import partial
 
 import torch
 from torch import Tensor
+
+from labeldeconv.propagation.adjacency import Adjacency, convolve
 
 NARROW = (torch.bfloat16, torch.float16)
 
@@ -21,6 +24,11 @@ def in_float32(function: Callable[..., Tensor], *inputs: Tensor) -> Tensor:
     with torch.autocast(kind, enabled=False) if _knows_autocast(kind) else nullcontext():
         out = function(*(x.float() if x.dtype in NARROW else x for x in inputs))
     return out.to(inputs[-1].dtype)
+
+
+def convolved(h: Tensor, adj: Adjacency) -> Tensor:
+    """A-hat h (t, .) of h (s, .) in any precision."""
+    return in_float32(partial(convolve, adj), h)
 
 
 def _knows_autocast(kind: str) -> bool:

@@ -10,12 +10,11 @@ from functools import partial
 
 import torch
 from torch import Tensor, nn
-from torch_geometric.nn import MLP
 
 from labeldeconv.gnns.base import GNN, Step, register, require
-from labeldeconv.gnns.norms import mlp_norm
-from labeldeconv.gnns.precision import in_float32
-from labeldeconv.propagation.adjacency import Adjacency, convolve, propagate
+from labeldeconv.gnns.norms import make_mlp
+from labeldeconv.gnns.precision import convolved, in_float32
+from labeldeconv.propagation.adjacency import Adjacency, propagate
 
 
 @register("spegcn")
@@ -49,7 +48,7 @@ class SpeGCN(GNN):
     ) -> None:
         super().__init__(in_dim, out_dim)
         require(convolutions >= 0, type(self), "convolutions", "of at least 0", convolutions)
-        self.mlp = _mlp(in_dim, out_dim, layers, hidden, dropout, norm)
+        self.mlp = make_mlp(in_dim, out_dim, layers, hidden, dropout, norm)
         self._hops = convolutions or layers
 
     @property
@@ -64,8 +63,8 @@ class SpeGCN(GNN):
 
     def steps(self) -> Sequence[Step]:
         """The MLP and a first convolution, then convolutions alone."""
-        first: Step = lambda x, adj: _convolve(self.mlp(self.enter(x)), adj)  # noqa: E731
-        return [first, *[_convolve] * (self.hops - 1)]
+        first: Step = lambda x, adj: convolved(self.mlp(self.enter(x)), adj)  # noqa: E731
+        return [first, *[convolved] * (self.hops - 1)]
 
     def psi(self, x: Tensor) -> Tensor:
         """Features (b, d) to logits (b, c): the MLP."""
@@ -103,7 +102,7 @@ class SpeGNN(GNN):
     ) -> None:
         super().__init__(in_dim, out_dim)
         require(convolutions >= 0, type(self), "convolutions", "of at least 0", convolutions)
-        self.mlp = _mlp(in_dim, out_dim, layers, hidden, dropout, norm)
+        self.mlp = make_mlp(in_dim, out_dim, layers, hidden, dropout, norm)
         count = (convolutions or layers) + 1
         self.theta = nn.Parameter(torch.full((count,), 1.0 / count))  # (h,) a mean over the hops at the start
 
@@ -144,15 +143,6 @@ class SpeGNN(GNN):
             z = self.mlp(self.enter(h))
             h = torch.cat([z, self.theta[0] * z], dim=1)  # (s, 2c)
         z, total = h.chunk(2, dim=1)
-        z = _convolve(z.contiguous(), adj)
+        z = convolved(z.contiguous(), adj)
         total = total[: adj.num_nodes] + self.theta[i] * z
         return total if i == self.hops else torch.cat([z, total], dim=1)
-
-
-def _convolve(h: Tensor, adj: Adjacency) -> Tensor:
-    return in_float32(partial(convolve, adj), h)
-
-
-def _mlp(in_dim: int, out_dim: int, layers: int, hidden: int, dropout: float, norm: str) -> MLP:
-    widths = [in_dim, *[hidden] * (layers - 1), out_dim]
-    return MLP(widths, dropout=dropout, **mlp_norm(norm))

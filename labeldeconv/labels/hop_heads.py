@@ -43,13 +43,11 @@ class HopHeads(nn.Module):
         super().__init__()
         self.hop_labels, self.backward_labels, self.task, self.labels = hop_labels, backward, task, labels
         heads = hop_labels.shape[1] + (0 if backward is None else backward.shape[1] - 1)
-        given = np.ones(heads) if weights is None else np.asarray(weights, dtype=np.float64)
-        if len(given) != heads or not given.sum() > 0:
-            raise ConfigError(f"hop heads: {heads} weights, not all 0, expected, one per head, got {weights}")
+        given = shares_of_heads(weights, heads)
         shares = np.ones(heads)  # of the nodes that a head is trained on
         if labels is not None:
             shares[0] = max(1, int(known(labels).sum())) / len(labels)
-        self.register_buffer("scale", torch.tensor(given / given.sum() / shares).float(), persistent=False)
+        self.register_buffer("scale", torch.tensor(given / shares).float(), persistent=False)
 
     def targets(self, ids: np.ndarray) -> Tensor:
         """Soft labels (b, h, c) of all heads, NaN where head 0 has none."""
@@ -68,6 +66,15 @@ class HopHeads(nn.Module):
             targets = targets.nan_to_num()  # a row of zeros has no loss
         losses = self.task.loss(logits.unflatten(1, targets.shape[1:]), targets)  # (b, h)
         return (losses * self.scale.to(losses)).sum(1)
+
+
+def shares_of_heads(weights: Sequence[float] | None, heads: int) -> np.ndarray:
+    """What each of the heads counts (h,), in sum 1: by its weight, or all alike; a `ConfigError` if they do not fit."""
+    given = np.ones(heads) if weights is None else np.asarray(weights, dtype=np.float64)
+    if len(given) != heads or not given.sum() > 0:
+        told = None if weights is None else list(weights)
+        raise ConfigError(f"labels.hop_weights: {heads} weights, not all 0, expected, one per head, got {told}")
+    return given / given.sum()
 
 
 def known(labels: np.ndarray) -> np.ndarray:

@@ -69,6 +69,11 @@ class InverseTargets:
     task: Task
     gamma: Sequence[float] | None = None
 
+    @property
+    def heads(self) -> int:
+        """1: the hops are mixed into one target."""
+        return 1
+
     def build(self) -> InverseLabels:
         """Node ids to (1 - alpha) Y + alpha NORMALIZE(Y(gamma))."""
         return InverseLabels(self.K.values, self.alpha, self.task, self.gamma)

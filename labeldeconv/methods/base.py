@@ -212,7 +212,7 @@ class Run:
         label: str = "gnn",
     ) -> TrainedGNN:
         """The GNN phase (Algorithm 1, lines 13-17) on features of the whole graph, by the train nodes' labels."""
-        return self._gnn(X, self.whole, self.inductive, taught, start, label)
+        return gnn.called(label)(*self._gnn_arguments(X, self.whole, self.inductive, taught, start))
 
     def last_gnn(self, X: Features, psi: TrainedEncoder | None = None) -> TrainedGNN:
         """The GNN that predicts; it starts from psi of the encoder phase where `gnn.init` says so.
@@ -225,31 +225,21 @@ class Run:
 
     def first_gnn(self, X: Features | None = None, label: str = "first gnn") -> TrainedGNN:
         """The GNN that makes the pseudo labels of the training graph: on X_PNE, or on features X of it."""
-        return self._gnn(X or self.encode(), self.graph, False, None, None, label)
+        return gnn.called(label)(*self._gnn_arguments(X or self.encode(), self.graph))
 
     def gnn_key(self, X: Features) -> str:
         """The key of `gnn` on features X: it stands for all that this training depends on."""
-        return gnn.key(*self._gnn_arguments(X, self.whole, self.inductive, None, None))
-
-    def _gnn(
-        self,
-        X: Features,
-        graph: AttributedGraph,
-        inductive: bool,
-        taught: Taught | None,
-        start: TrainedEncoder | None,
-        label: str,
-    ) -> TrainedGNN:
-        return gnn.called(label)(*self._gnn_arguments(X, graph, inductive, taught, start))
+        return gnn.key(*self._gnn_arguments(X, self.whole, self.inductive))
 
     def _gnn_arguments(
         self,
         X: Features,
         graph: AttributedGraph,
-        inductive: bool,
-        taught: Taught | None,
-        start: TrainedEncoder | None,
+        inductive: bool = False,
+        taught: Taught | None = None,
+        start: TrainedEncoder | None = None,
     ) -> tuple[Any, ...]:
+        """Those of the stage `gnn`."""
         edges = graph if self.architecture.edge_dim else None
         settings, seed = self.settings.gnn, self.settings.seed
         return X, graph, self.architecture, settings, seed, inductive, edges, taught, start, self.device

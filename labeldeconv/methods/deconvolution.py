@@ -10,6 +10,7 @@ import numpy as np
 from labeldeconv.errors import ConfigError
 from labeldeconv.graph.attributed import AttributedGraph
 from labeldeconv.labels.gamma import gamma as choose_gamma
+from labeldeconv.labels.hop_heads import shares_of_heads
 from labeldeconv.labels.hops import HopLabels, hops
 from labeldeconv.labels.pseudo import Labels, pseudo
 from labeldeconv.labels.targets import HopTargets, InverseTargets
@@ -60,7 +61,7 @@ def algorithm_1(run: Run, alpha: float, X: Features | None = None, name: str = "
     trained = run.train(
         targets,
         np.arange(graph.num_nodes) if labels.nodes == "all" else graph.split.train,
-        head=run.psi(first if run.settings.train.psi_init == "gnn" else None, getattr(targets, "heads", 1)),
+        head=run.psi(first if run.settings.train.psi_init == "gnn" else None, targets.heads),
         pseudo_weight=labels.pseudo_weight,
         label=f"train{name}",
     )
@@ -152,10 +153,7 @@ def _check_heads(run: Run) -> None:
         raise ConfigError(
             "labels.pseudo_weight: it weighs pseudo labels of the mix; hop heads have labels.own and labels.hop_weights"
         )
-    if labels.hop_weights is not None and (len(labels.hop_weights) != heads or not sum(labels.hop_weights) > 0):
-        raise ConfigError(
-            f"labels.hop_weights: {heads} weights, not all 0, expected, one per head, got {labels.hop_weights}"
-        )
+    shares_of_heads(labels.hop_weights, heads)
     if run.architecture.finished:
         raise ConfigError(
             f"labels.targets 'hops': psi needs {heads} times as many outputs as there are classes; the GNN was given "

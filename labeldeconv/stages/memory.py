@@ -45,32 +45,28 @@ def reset_peak_memory() -> None:
 
 def free_memory_mib(groups: Path = Path("/sys/fs/cgroup")) -> float | None:
     """Memory that can still be had, of the machine or of the container if that is less; None where nobody tells."""
-    try:
-        lines = Path("/proc/meminfo").read_text().splitlines()
-    except OSError:
-        return None
-    free = [int(line.split()[1]) / 1024 for line in lines if line.startswith("MemAvailable")]
-    for most, used in LIMITS:
-        try:
-            free.append((int((groups / most).read_text()) - int((groups / used).read_text())) / MIB)
-        except (OSError, ValueError):  # no container, or no limit ('max')
-            continue
-    return round(max(min(free), 0.0), 1) if free else None
+    return _least_memory_mib("MemAvailable", groups, free=True)
 
 
 def total_memory_mib(groups: Path = Path("/sys/fs/cgroup")) -> float | None:
     """Memory of the machine, or of the container if that is less, whoever uses it now; None where nobody tells."""
+    return _least_memory_mib("MemTotal", groups, free=False)
+
+
+def _least_memory_mib(line: str, groups: Path, free: bool) -> float | None:
+    """The least of what a line of the machine's account and limits of containers tell, less what is used if `free`."""
     try:
         lines = Path("/proc/meminfo").read_text().splitlines()
     except OSError:
         return None
-    total = [int(line.split()[1]) / 1024 for line in lines if line.startswith("MemTotal")]
-    for most, _ in LIMITS:
+    told = [int(row.split()[1]) / 1024 for row in lines if row.startswith(line)]
+    for most, used in LIMITS:
         try:
-            total.append(int((groups / most).read_text()) / MIB)
+            spent = int((groups / used).read_text()) if free else 0
+            told.append((int((groups / most).read_text()) - spent) / MIB)
         except (OSError, ValueError):  # no container, or no limit ('max')
             continue
-    return round(min(total), 1) if total else None
+    return round(max(min(told), 0.0), 1) if told else None
 
 
 def return_freed_memory() -> None:
