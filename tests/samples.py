@@ -2,6 +2,8 @@
 
 import os
 from pathlib import Path
+from types import ModuleType
+from typing import Any
 
 import numpy as np
 import pytest
@@ -36,3 +38,17 @@ def letter_tokens(n: int, folder: Path, distinct: bool = False) -> Tokens:
     folder.mkdir()
     texts = ("abc"[i % 3] * (3 + i % 5) + (f"{i:02d}" if distinct else "") for i in range(n))
     return write_tokens(tokenizer, Texts.from_strings(texts), 32, folder)
+
+
+def interrupt(monkeypatch: pytest.MonkeyPatch, module: ModuleType, name: str, *numbers: int) -> list[int]:
+    """Let calls with these numbers of a module's function raise KeyboardInterrupt; gives the list that calls grow."""
+    real, calls = getattr(module, name), list[int]()
+
+    def killed(*args: Any) -> Any:
+        calls.append(1)
+        if len(calls) in numbers:
+            raise KeyboardInterrupt
+        return real(*args)
+
+    monkeypatch.setattr(module, name, killed)
+    return calls

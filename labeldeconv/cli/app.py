@@ -332,7 +332,7 @@ def ensemble(
     found = together(runs, out)
     if as_json:
         return print_json(found.to_dict())
-    table = Table(title=f"ensemble of {len(runs)}: {found.metric}", title_justify="left")
+    table = Table(title=f"ensemble: {found.metric}", title_justify="left")
     for column in ("run", "weight", "val", "test"):
         table.add_column(column, justify="left" if column == "run" else "right", overflow="fold")
     for member in found.members:

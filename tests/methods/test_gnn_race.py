@@ -15,6 +15,7 @@ from labeldeconv.gnns.workload import SPEED
 from labeldeconv.methods import gnn_race as module
 from labeldeconv.methods.gnn_race import SEEDS, _Heats
 from labeldeconv.training import gnn as loop
+from tests.samples import interrupt
 
 QUICK = {"encoder": "tiny", "encoder__max_tokens": 16, "gnn__hidden": 8, "gnn__epochs": 8, "train__epochs": 1}
 THREE = ["gcn", "appnp", "mlp"]
@@ -176,15 +177,7 @@ def _without_seconds(race):
 def test_a_killed_race_goes_on_and_ends_the_same(graph, tmp_path, monkeypatch):
     words = {**QUICK, "method": "pne", "gnn": "auto", "gnn__candidates": THREE, "gnn__checkpoint_minutes": 0.0}
     straight = fit(graph, out=tmp_path / "a", cache=tmp_path / "cache-a", **words)
-    real, calls = loop._epoch, []
-
-    def killed(*args):
-        calls.append(1)
-        if len(calls) == 12:
-            raise KeyboardInterrupt
-        return real(*args)
-
-    monkeypatch.setattr(loop, "_epoch", killed)
+    calls = interrupt(monkeypatch, loop, "_epoch", 12)
     with pytest.raises(KeyboardInterrupt):
         fit(graph, out=tmp_path / "b", cache=tmp_path / "cache-b", **words)
     resumed = fit(graph, out=tmp_path / "b", cache=tmp_path / "cache-b", **words)

@@ -8,6 +8,7 @@ import pytest
 
 from labeldeconv import ConfigError, MissingExtra, fit, load_config
 from labeldeconv.stages.watch import Watch, open_metrics
+from tests.samples import interrupt
 
 SETTINGS = {"encoder": "tiny", "gnn__hidden": 8, "gnn__epochs": 4, "train__epochs": 1}
 
@@ -88,16 +89,8 @@ def test_resumed_run_has_every_row_once(tmp_path, monkeypatch):
     monkeypatch.setattr("labeldeconv.stages.watch._TensorBoard", lambda *_: log)
     import labeldeconv.training.encoder as loop
 
-    real, calls = loop._step, []
-
-    def killed(*args):
-        calls.append(1)
-        if len(calls) == 3:
-            raise KeyboardInterrupt
-        return real(*args)
-
     settings = {**SETTINGS, "train__batch_nodes": 8, "train__checkpoint_minutes": 0, "log": "tensorboard"}
-    monkeypatch.setattr(loop, "_step", killed)
+    calls = interrupt(monkeypatch, loop, "_step", 3)
     with pytest.raises(KeyboardInterrupt):
         fit("planted:60", method="ld", out=tmp_path / "a", **settings)
     log.rows.clear()

@@ -43,7 +43,7 @@ from labeldeconv.training.encoder import (
 from labeldeconv.training.features import export_features, features
 from tests.elsewhere import DEVICE, elsewhere
 from tests.encoders.families import FAMILIES, PROTEINS, SEQUENCES, TEXTS
-from tests.samples import letter_tokens
+from tests.samples import interrupt, letter_tokens
 
 n, c = 40, 3
 TASK = Task("multiclass", c)
@@ -82,16 +82,7 @@ def test_resumed_equals_straight_to_the_bit(store, tmp_path, monkeypatch):
     (tmp_path / "a").mkdir()
     train_encoder(straight, store, np.arange(n), config(accumulate=2), 3, Folder(tmp_path / "a"))
     (tmp_path / "b").mkdir()
-
-    real, calls = loop._step, []
-
-    def killed(*args):
-        calls.append(1)
-        if len(calls) in (2, 5):
-            raise KeyboardInterrupt
-        return real(*args)
-
-    monkeypatch.setattr(loop, "_step", killed)
+    interrupt(monkeypatch, loop, "_step", 2, 5)
     for _ in range(2):
         with pytest.raises(KeyboardInterrupt):
             train_encoder(objective(), store, np.arange(n), config(accumulate=2), 3, Folder(tmp_path / "b"))
@@ -100,19 +91,6 @@ def test_resumed_equals_straight_to_the_bit(store, tmp_path, monkeypatch):
     for (name, a), b in zip(straight.state_dict().items(), resumed.state_dict().values(), strict=True):
         assert torch.equal(a, b), name
     assert (tmp_path / "a" / LOG).read_text() == (tmp_path / "b" / LOG).read_text()
-
-
-class Kills:
-    """A step that dies at some calls."""
-
-    def __init__(self, real, *at):
-        self.real, self.at, self.calls = real, at, 0
-
-    def __call__(self, *args):
-        self.calls += 1
-        if self.calls in self.at:
-            raise KeyboardInterrupt
-        return self.real(*args)
 
 
 IN_PRECISIONS = [*itertools.product(FAMILIES, ("float32", "bfloat16")), ("bert", "auto"), ("deberta", "auto")]
@@ -129,10 +107,10 @@ def test_every_family_trains_resumes_and_exports_in_every_precision(name, precis
     (tmp_path / "tokens").mkdir()
     store = write_tokens(start.tokenizer, texts, 24, tmp_path / "tokens")
     settings = config(precision=precision, batch_nodes=4, epochs=1, gradient_checkpointing=name in ("deberta", "qwen3"))
-    trained, real = [], loop._step
+    trained = []
     for folder, kills in (("straight", ()), ("killed", (2,))):
         (tmp_path / folder).mkdir()
-        monkeypatch.setattr(loop, "_step", Kills(real, *kills))
+        interrupt(monkeypatch, loop, "_step", *kills)
         for _ in range(1 + len(kills)):
             torch.manual_seed(1)
             encoder = start.load()
@@ -163,11 +141,11 @@ def test_on_another_device_training_resuming_and_exporting_give_the_same(store, 
     """Encoder, psi, targets, split weighting, used word vectors, optimiser and checkpoint, all elsewhere."""
     monkeypatch.setattr(torch, "inference_mode", torch.no_grad)  # which wrapped tensors do not know
     gold = np.arange(n) < 10
-    real, states = loop._step, []
+    states = []
     for device in (torch.device("cpu"), DEVICE):
         (tmp_path / device.type).mkdir()
         for number, kills in enumerate(((3,), ())):
-            monkeypatch.setattr(loop, "_step", Kills(real, *kills))
+            interrupt(monkeypatch, loop, "_step", *kills)
             one = objective()
             one.pseudo_weight, one.gold = 0.3, gold
             with elsewhere(), contextlib.suppress(KeyboardInterrupt):

@@ -25,7 +25,7 @@ from labeldeconv.training.features import given
 from labeldeconv.training.feed import make_feed
 from labeldeconv.training.gnn import LOG, _set_rate, _weight_decay, gnn, output_start, train_gnn
 from labeldeconv.training.supervision import SoftLabels
-from tests.samples import random_edges
+from tests.samples import interrupt, random_edges
 
 n, c = 120, 3
 CPU = torch.device("cpu")
@@ -109,15 +109,7 @@ def test_resumed_equals_straight(case, tmp_path, monkeypatch):
     name, settings = RESUMED[case]
     settings = {"epochs": 15, **settings}
     straight, _ = train(name, tmp_path / "a", **settings)
-    real, calls = loop._epoch, []
-
-    def killed(*args):
-        calls.append(1)
-        if len(calls) == 9:
-            raise KeyboardInterrupt
-        return real(*args)
-
-    monkeypatch.setattr(loop, "_epoch", killed)
+    calls = interrupt(monkeypatch, loop, "_epoch", 9)
     with pytest.raises(KeyboardInterrupt):
         train(name, tmp_path / "b", **settings)
     resumed, _ = train(name, tmp_path / "b", **settings)

@@ -20,7 +20,7 @@ from labeldeconv.stages.stage import Folder
 from labeldeconv.training import encoder as loop
 from labeldeconv.training.encoder import LOG, Objective, train_encoder
 from labeldeconv.training.output_rows import OutputRows, RowAdamW, RowsHead
-from tests.samples import letter_tokens, random_edges
+from tests.samples import interrupt, letter_tokens, random_edges
 
 n = 40
 
@@ -149,15 +149,7 @@ def test_resumed_equals_straight_to_the_bit(tmp_path, monkeypatch):
     (tmp_path / "a").mkdir()
     (tmp_path / "b").mkdir()
     train_encoder(straight, store, np.arange(n), SETTINGS, 3, Folder(tmp_path / "a"))
-    real, calls = loop._step, []
-
-    def killed(*args):
-        calls.append(1)
-        if len(calls) == 3:
-            raise KeyboardInterrupt
-        return real(*args)
-
-    monkeypatch.setattr(loop, "_step", killed)
+    interrupt(monkeypatch, loop, "_step", 3)
     with pytest.raises(KeyboardInterrupt):
         train_encoder(objective(5), store, np.arange(n), SETTINGS, 3, Folder(tmp_path / "b"))
     resumed = objective(5)

@@ -27,6 +27,7 @@ from labeldeconv.training.features import features
 from labeldeconv.training.token_states import token_states
 from tests.elsewhere import DEVICE, elsewhere
 from tests.encoders.families import PROTEINS, SEQUENCES, SPLIT, TEXTS, frozen_in_place
+from tests.samples import interrupt
 
 c = 3
 TASK = Task("multiclass", c)
@@ -170,15 +171,7 @@ def test_trained_resumed_saved_and_exported(name, precision, family, tmp_path, m
     config = settings(precision=precision, gradient_checkpointing=name == "deberta")
     arguments = (states, weights, LinearHead(c), TrueTargets(labels, TASK), np.arange(len(words)), config, 0)
     straight = train(*arguments)
-    real, calls = loop._step, []
-
-    def killed(*args):
-        calls.append(1)
-        if len(calls) == 3:
-            raise KeyboardInterrupt
-        return real(*args)
-
-    monkeypatch.setattr(loop, "_step", killed)
+    calls = interrupt(monkeypatch, loop, "_step", 3)
     with pytest.raises(KeyboardInterrupt):
         train.function(Folder(tmp_path), *arguments)
     assert (tmp_path / "checkpoint.safetensors").exists()
