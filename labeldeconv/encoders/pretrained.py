@@ -16,8 +16,9 @@ from typing import Any, Protocol
 
 from labeldeconv.encoders.base import Encoder, Tokenizer
 from labeldeconv.encoders.columns import COLUMNS, IMAGE, load_columns
-from labeldeconv.encoders.huggingface import MINILM_PACKAGE, TextEncoder, minilm_folder, open_pretrained
+from labeldeconv.encoders.huggingface import MINILM_PACKAGE, TextEncoder, in_precision, minilm_folder, open_pretrained
 from labeldeconv.encoders.protein import ProteinEncoder, reads_residues
+from labeldeconv.encoders.sentence import layout_of
 from labeldeconv.encoders.unirep import WEIGHTS, load_unirep
 from labeldeconv.errors import ConfigError, MissingExtra
 from labeldeconv.graph.attributed import AttributeKind
@@ -55,9 +56,9 @@ def load_encoder(config: EncoderConfig) -> Encoder:
         return load_columns(config, load_encoder)
     if name.startswith("unirep-") or (folder / WEIGHTS).is_file():
         return load_unirep(config)
-    model, tokenizer = open_pretrained(config)
+    model, tokenizer, layout = open_pretrained(config)
     kind = ProteinEncoder if reads_residues(tokenizer) else TextEncoder
-    return kind(model, tokenizer, config)
+    return kind(model, tokenizer, config, layout)
 
 
 def _made(name: str, config: EncoderConfig) -> Encoder:
@@ -188,9 +189,10 @@ def wrapped(model: Any, config: EncoderConfig) -> Encoder:
     if isinstance(model, Encoder):
         return model
     if hasattr(model, "tokenize") and hasattr(model, "__getitem__") and hasattr(model[0], "auto_model"):
-        return TextEncoder(model[0].auto_model.float(), model.tokenizer, config)
+        transformer = in_precision(model[0].auto_model, config.weights)
+        return TextEncoder(transformer, model.tokenizer, config, layout_of(model, config.pooling))
     if isinstance(model, tuple) and len(model) == 2:
-        return TextEncoder(model[0].float(), model[1], config)
+        return TextEncoder(in_precision(model[0], config.weights), model[1], config)
     raise ConfigError(
         f"encoder: a name, a folder, an Encoder, a SentenceTransformer or a pair (model, tokenizer) of transformers "
         f"expected, got {type(model).__name__}"

@@ -12,6 +12,7 @@ import numpy as np
 from torch import Tensor, nn
 
 from labeldeconv.encoders.huggingface import TextEncoder, max_positions
+from labeldeconv.encoders.sentence import Layout
 from labeldeconv.settings.models import EncoderConfig
 
 RESIDUES = "ACDEFGHIKLMNPQRSTVWY"
@@ -28,8 +29,8 @@ class ProteinEncoder(TextEncoder):
 
     takes = "sequence"
 
-    def __init__(self, model: nn.Module, tokenizer: Any, config: EncoderConfig) -> None:
-        super().__init__(model, tokenizer, config)
+    def __init__(self, model: nn.Module, tokenizer: Any, config: EncoderConfig, layout: Layout | None = None) -> None:
+        super().__init__(model, tokenizer, config, layout)
         self._ids = residue_ids(tokenizer)  # (256,)
         around = list(tokenizer("A")["input_ids"])
         place = around.index(self._ids[ord("A")])
@@ -38,13 +39,12 @@ class ProteinEncoder(TextEncoder):
     def forward(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
         """Tokens (b, t) and mask (b, t) to features (b, d): mean over the residues of the last layer."""
         hidden = self.hidden_states(input_ids, attention_mask)  # (b, t, d)
-        if self.pooling == "first":
-            return hidden[:, 0]
+        if self.readout.modes == ("first",):
+            return self.readout(hidden, attention_mask)
         kept = attention_mask.clone()
         for token in (*self._ends[0], *self._ends[1]):
             kept = kept * (input_ids != token)
-        weight = kept.unsqueeze(-1).to(hidden.dtype)  # (b, t, 1)
-        return (hidden * weight).sum(1) / weight.sum(1).clamp_min(1)
+        return self.readout(hidden, kept)
 
     def tokenize(self, texts: Sequence[str], max_tokens: int) -> list[list[int]]:
         """Begin token, one token per residue, end token; the sequence is cut to `max_tokens` in all."""

@@ -22,7 +22,8 @@ import torch
 from torch import Tensor, nn
 
 from labeldeconv.encoders.base import Encoder
-from labeldeconv.encoders.huggingface import TextEncoder, layer_list, text_settings
+from labeldeconv.encoders.huggingface import TextEncoder
+from labeldeconv.encoders.layers import layer_list, text_settings
 from labeldeconv.encoders.tokens import Tokens, flat_rows
 from labeldeconv.errors import ConfigError
 

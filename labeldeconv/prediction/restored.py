@@ -74,8 +74,9 @@ def restored_encoder(run: RunDirectory, config: Config, given: Any = None) -> En
     """The encoder that made the run's features; `given` is the object that was given in place of a name."""
     folder = run.encoder
     if folder is not None and any((folder / name).is_file() for name in OPENED):
-        # Its folder says all: first layers are cut and adapters merged there.
-        return load_encoder(config.encoder.model_copy(update={"name": str(folder), "layers": None, "lora_rank": 0}))
+        # Its folder says all: first layers are cut, adapters merged, pooling and prompt written down there.
+        made = {"layers": None, "lora_rank": 0, "pooling": "auto", "normalize": None, "prompt": None, "revision": None}
+        return load_encoder(config.encoder.model_copy(update={"name": str(folder), **made}))
     encoder = Pretrained(config.encoder, given).load()
     if folder is not None:
         encoder.restore(folder)

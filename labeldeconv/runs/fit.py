@@ -341,6 +341,9 @@ def prepare(settings: Config, graph: AttributedGraph, parts: Parts | None = None
     architecture = Architecture.of(settings.gnn, parts.gnn)
     architecture.sample  # noqa: B018 (built, so that options that do not fit are told now)
     _check_norms(settings, architecture)
+    kept, adapters = settings.encoder.weights, settings.encoder.lora_rank
+    if kept != "float32" and not adapters and settings.method not in ("pne", "given"):
+        raise ConfigError(f"encoder.weights '{kept}': these weights do not train; encoder.lora_rank above 0 expected")
     if settings.gnn.inputs == "both" and settings.gnn.init == "psi":
         raise ConfigError(
             "gnn.inputs 'both' with gnn.init 'psi': psi reads the learned features alone; 'fresh' expected"

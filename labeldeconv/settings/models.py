@@ -59,8 +59,18 @@ class EncoderConfig(Settings):
     train_layers: Count | None = None
     """Train only this many last layers; None trains all. The layers before them run once, in evaluation mode, and their
     token states are kept on disk in float16 for all methods and seeds: 2 bytes x tokens x width."""
-    pooling: Literal["mean", "first"] = "mean"
-    """Mean over the attributes' tokens, or the first token."""
+    revision: str | None = None
+    """Branch, tag or commit of a hub id; None takes the newest."""
+    pooling: Literal["auto", "mean", "first", "last", "max", "root-mean", "weighted"] = "auto"
+    """How token states become one vector. 'auto': as the folder's modules.json says (sentence-transformers), with its
+    dense layers and prompts, and the mean where it has none; others: this alone, over the last layer."""
+    normalize: bool | None = None
+    """Scale features to length 1; None: as modules.json says."""
+    dim: Count | None = None
+    """Keep only the first numbers of a feature, for encoders that were trained for it (matryoshka); None keeps all."""
+    prompt: str | None = None
+    """Text before every attribute, such as 'passage: ' for e5, or the name of a prompt of the folder; None: the
+    folder's default, if it has one."""
     adapt: Literal["none", "giant"] = "none"
     """'giant' first teaches the encoder to predict neighbourhoods, without labels, as the method 'giant' does; then
     every method starts from that encoder instead of the pre-trained one."""
@@ -68,6 +78,15 @@ class EncoderConfig(Settings):
     """Longer attributes are cut."""
     lora_rank: Annotated[int, Field(ge=0)] = 0
     """Train low-rank adapters of this rank instead of all weights (extra 'lora'); 0 trains everything."""
+    weights: Literal["float32", "bfloat16", "4bit"] = "float32"
+    """How the pre-trained weights are kept. In bfloat16 they take half of the memory, in 4 bits (extra '4bit') an
+    eighth; then they stay as they are, and training needs adapters (`lora_rank`)."""
+    lora_alpha: Positive | None = None
+    """Scale of the adapters: what they add is multiplied by alpha / rank; None: twice the rank."""
+    lora_dropout: Annotated[float, Field(ge=0.0, lt=1.0)] = 0.0
+    """Dropout before the adapters."""
+    lora_targets: Annotated[list[str], Field(min_length=1)] | None = None
+    """Names, or ends of names, of the linear layers that get adapters, such as query and value; None: all."""
 
 
 class LabelConfig(Settings):

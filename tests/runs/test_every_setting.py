@@ -35,14 +35,22 @@ SELF_TRAINING = {**PNE, "gnn.self_training.stages": 2}
 CONSISTENT = {**SAGN, "gnn.consistency.weight": 0.5}
 REUSE = {**PNE, "gnn.name": "revgat", "gnn.options": {"label_inputs": True, "heads": 1}}
 AUTO = {**PNE, "gnn.name": "auto", "gnn.candidates": ["gcn", "mlp"]}
+LORA = {**FNE, "encoder.lora_rank": 2}
 TRAIN, GNN, FIRST = {"train"}, {"gnn"}, {"first gnn"}
 # Setting: (settings of the run, new value, labels of the stages that read it).
 READ = {
     "encoder.layers": (PNE, 1, {"encode"}),
     "encoder.pooling": (PNE, "first", {"encode"}),
+    "encoder.normalize": (PNE, True, {"encode"}),
+    "encoder.dim": (PNE, 8, {"encode"}),
+    "encoder.prompt": (PNE, "passage: ", {"tokens"}),
     "encoder.max_tokens": (PNE, 8, {"tokens"}),
     "encoder.train_layers": ({**FNE, "encoder.train_layers": 2}, 1, {"trunk"}),
     "encoder.lora_rank": (FNE, 2, {"train"}),
+    "encoder.weights": (LORA, "bfloat16", {"encode"}),
+    "encoder.lora_alpha": (LORA, 1.0, {"train"}),
+    "encoder.lora_dropout": (LORA, 0.5, {"train"}),
+    "encoder.lora_targets": (LORA, ["query"], {"train"}),
     "labels.hops": (LD, 1, {"hops"}),
     "labels.alpha": (LD, 0.5, TRAIN),
     "labels.temperature": (LD, 0.5, {"pseudo"}),
@@ -160,6 +168,7 @@ CHOOSE = {
 }
 # Settings that change nothing: not one byte of the result, and no key.
 NOTHING = {
+    "encoder.revision": (FNE, "main"),
     "device": (FNE, "cpu"),
     "log": (FNE, "tensorboard"),
     "train.checkpoint_minutes": (FNE, 0.0),
