@@ -1,4 +1,4 @@
-# make install | demo | test | fuzz | test-browser | wheel | bench-smoke | lint | types; everything lives in .venv
+# make install | demo | test | fuzz | test-thorough | test-browser | wheel | bench-smoke | lint | types; everything lives in .venv
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
@@ -10,7 +10,7 @@ export OMP_WAIT_POLICY := PASSIVE
 export KMP_BLOCKTIME := 0
 export TOKENIZERS_PARALLELISM := true
 
-.PHONY: bench-smoke install demo test fuzz test-browser wheel lint types unit clean
+.PHONY: bench-smoke install demo test fuzz test-thorough test-browser wheel lint types unit clean
 
 install: $(STAMP)
 
@@ -40,6 +40,10 @@ unit: $(STAMP)
 CASES ?= 100000
 fuzz: $(STAMP)
 	FUZZ_CASES=$(CASES) $(BIN)/python -m pytest -q -s tests/fuzz
+
+# Every method with every GNN, transductive and inductive: test labels change nothing but the test score.
+test-thorough: $(STAMP)
+	$(BIN)/python -m pytest -n 2 -m thorough --durations 5
 
 # The report in a real browser. Chromium comes from the system, or through apt-get where that is allowed.
 test-browser: $(STAMP)

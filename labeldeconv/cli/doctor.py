@@ -4,23 +4,21 @@ from __future__ import annotations
 
 import importlib.metadata
 import os
-import platform
 import re
 import shutil
 from pathlib import Path
 from typing import Any
 
-from labeldeconv import __version__
 from labeldeconv.cli.terminal import AsJson, print_json, print_tree
-
-PACKAGES = ("torch", "torch_geometric", "transformers", "numba", "numpy", "duckdb", "safetensors")
 
 
 def doctor(as_json: AsJson = False) -> None:
     """Say which versions, hardware, precision, threads, cache and extras there are, and what would be used."""
+    from labeldeconv.runs.provenance import hardware, versions
+
     found = {
-        "labeldeconv": _program(),
-        "hardware": _hardware(),
+        "labeldeconv": versions(),
+        "hardware": hardware(),
         "a run would use": _used(),
         "cache": _cache(),
         "extras": _extras(),
@@ -30,28 +28,6 @@ def doctor(as_json: AsJson = False) -> None:
     for title, facts in found.items():
         print_tree(title, facts)
     return None
-
-
-def _program() -> dict[str, str]:
-    versions = {name: _version(name) or "missing" for name in PACKAGES}
-    return {"version": __version__, "python": platform.python_version(), "system": platform.platform(), **versions}
-
-
-def _hardware() -> dict[str, Any]:
-    import torch
-
-    from labeldeconv.stages.memory import total_memory_mib
-
-    devices = [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())]
-    memory = total_memory_mib()
-    return {
-        "processor": platform.processor() or platform.machine(),
-        "vector instructions": torch.backends.cpu.get_cpu_capability(),
-        "cores": os.cpu_count(),
-        "cores of this process": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
-        "memory": "unknown" if memory is None else f"{memory / 1024:.1f} GiB",
-        "accelerators": ", ".join(devices) or "none",
-    }
 
 
 def _used() -> dict[str, Any]:
@@ -87,6 +63,8 @@ def _cache() -> dict[str, Any]:
 
 def _extras() -> dict[str, str]:
     """Extras of the package, each with the versions of what it brings, or how to get it."""
+    from labeldeconv.runs.provenance import version_of
+
     wanted: dict[str, list[str]] = {}
     for requirement in importlib.metadata.requires("labeldeconv") or []:
         name, _, marker = requirement.partition(";")
@@ -95,16 +73,9 @@ def _extras() -> dict[str, str]:
             wanted.setdefault(belongs[1], []).append(re.split(r"[<>=!~ \[]", name.strip(), maxsplit=1)[0])
     told = {}
     for extra, names in sorted(wanted.items()):
-        versions = {name: _version(name) for name in names}
+        versions = {name: version_of(name) for name in names}
         if all(versions.values()):
             told[extra] = ", ".join(f"{name} {version}" for name, version in versions.items())
         else:
             told[extra] = f"not installed: pip install 'labeldeconv[{extra}]'"
     return told
-
-
-def _version(name: str) -> str | None:
-    try:
-        return importlib.metadata.version(name)
-    except importlib.metadata.PackageNotFoundError:
-        return None

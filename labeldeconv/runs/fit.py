@@ -35,6 +35,7 @@ from labeldeconv.methods.gnn_race import race
 from labeldeconv.progress import logger
 from labeldeconv.runs.calibration import calibration
 from labeldeconv.runs.directory import RunDirectory, begin_run, check_place, check_writable, claimed, write_run
+from labeldeconv.runs.provenance import provenance
 from labeldeconv.settings.models import AUTO_GNN, Config
 from labeldeconv.settings.reading import label_settings, load_config, said, with_suggestions
 from labeldeconv.stages.cache import Cache
@@ -89,6 +90,8 @@ class Result:
         cached: stages that this run took from the cache.
         stages: by label, the folder of every stage inside the cache: its name and key.
         warnings: what was said of the data: what is odd about its files, an encoder that does not fit its attributes.
+        provenance: command, versions, hardware, threads and state of the source of the process that wrote the run;
+            empty for runs older than it.
         settings: resolved.
         run: the run directory.
         features: X of the method (n, d), memory-mapped; rows follow the graph's nodes. It stays open, so that it is
@@ -116,6 +119,7 @@ class Result:
     cached: list[str]
     stages: dict[str, str]
     warnings: list[str]
+    provenance: dict[str, Any]
     settings: dict[str, Any]
     race: dict[str, Any] | None
     calibration: dict[str, Any] | None
@@ -132,6 +136,7 @@ class Result:
             "chosen": None,
             "tried": [],
             "warnings": [],
+            "provenance": {},
             "race": None,
             "calibration": None,
         }  # than the oldest runs of this format
@@ -419,7 +424,7 @@ def fit_graph(
             largest = largest_batch_of(run, method, memory_mib) if find_batch else None
             adapted = _adapted(run, method)
             learned = method.learn(adapted)
-            more = {"largest_batch": largest, "warnings": told, "race": raced}
+            more = {"largest_batch": largest, "warnings": told, "race": raced, "provenance": provenance()}
             result = {**_result(run, learned, account.used), **more}
             if log is not None:
                 log.add({"score/val": result["val"], "score/test": result["test"]}, "score/seed", settings.seed)

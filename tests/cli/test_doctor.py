@@ -25,9 +25,9 @@ def test_it_says_what_is_there(tmp_path, monkeypatch):
 
 
 def test_an_extra_that_is_missing_says_how_to_get_it(monkeypatch):
-    from labeldeconv.cli import doctor
+    from labeldeconv.runs import provenance
 
-    known = doctor._version
-    monkeypatch.setattr(doctor, "_version", lambda name: None if name == "peft" else known(name))
+    known = provenance.version_of
+    monkeypatch.setattr(provenance, "version_of", lambda name: None if name == "peft" else known(name))
     shown = CliRunner().invoke(app, ["doctor"], env={"COLUMNS": "200"}).output
     assert "not installed: pip install 'labeldeconv[lora]'" in shown
