@@ -29,6 +29,7 @@ from labeldeconv.graph.attributed import AttributedGraph
 from labeldeconv.graph.task import Task
 from labeldeconv.graph.texts import Texts
 from labeldeconv.prediction.predictor import Predicted, Predictor
+from labeldeconv.prediction.restored import check_imports
 from labeldeconv.propagation.adjacency import Adjacency
 from labeldeconv.runs.directory import RunDirectory
 from labeldeconv.runs.fit import Parts, fit_config, settings_from
@@ -185,6 +186,7 @@ class LabelDeconvolution:
     def load(cls, folder: str | Path) -> LabelDeconvolution:
         """A fitted model from a folder written by `save`, or from any run directory."""
         run = RunDirectory.open(folder)
+        check_imports(run)
         labels = run.settings["labels"]
         model = cls(
             method=run.method,

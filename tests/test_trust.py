@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.audit import argued, outcomes, verdict
+
 ROOT = Path(__file__).parents[1]
 
 
@@ -48,3 +50,30 @@ def test_processes_that_share_a_cache_build_every_stage_once(processes):
         0,
         0,
     )
+
+
+def test_bandit_finds_nothing_that_is_not_argued():
+    pytest.importorskip("bandit", reason="needs the extra audit")
+    found, done = run("audit", "--only", "bandit")
+    assert (found["findings"], found["stale"], done.returncode) == ([], [], 0)
+
+
+def test_an_audit_without_advisories_is_neither_clean_nor_vulnerable():
+    """pip-audit ends well where nothing answers: every package is then skipped."""
+    skipped = {"name": "a", "skip_reason": "Dependency not found on PyPI and could not be audited: a (1)"}
+    clean = {"name": "b", "version": "1", "vulns": []}
+    wrong = {"name": "c", "version": "2", "vulns": [{"id": "PYSEC-1", "fix_versions": ["3"]}]}
+    assert verdict([], [], outcomes([clean])) == 0
+    assert verdict([], [], outcomes([clean, skipped])) == 3
+    assert verdict([], [], outcomes([wrong, skipped])) == 1
+    assert outcomes([wrong])["vulnerable"] == ["c 2: PYSEC-1, mended in: 3"]
+    assert verdict(["found"], [], outcomes([])) == verdict([], ["stale"], outcomes([])) == 1
+
+
+def test_a_finding_passes_only_where_it_is_argued():
+    sql = {"test_id": "B608", "line_number": 3, "issue_text": "SQL"}
+    findings, stale = argued([{**sql, "filename": "labeldeconv/data/tables/rows.py"}])
+    assert findings == []
+    assert "B608 in labeldeconv/data/*.py" not in stale
+    findings, _ = argued([{**sql, "filename": "labeldeconv/graph/attributed.py"}])
+    assert findings == ["labeldeconv/graph/attributed.py:3: B608 SQL"]

@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from labeldeconv.cli.terminal import AsJson, Quiet, console, print_json
+from labeldeconv.cli.terminal import AsJson, Quiet, Trust, console, print_json
 
 
 def predict(
@@ -21,6 +21,7 @@ def predict(
     fast: Annotated[bool, typer.Option("--fast", help="Leave the activations of old nodes as they were.")] = False,
     alone: Annotated[str, typer.Option(help="What predicts nodes without neighbours: psi, or gnn.")] = "psi",
     no_features: Annotated[bool, typer.Option("--no-features", help="Leave the features out of the table.")] = False,
+    trust: Trust = False,
     quiet: Quiet = False,
     as_json: AsJson = False,
 ) -> None:

@@ -143,7 +143,7 @@ def load_columns(config: EncoderConfig, load: Callable[[EncoderConfig], Encoder]
     """'title=minilm,price=number,...' or a folder written by `save`; `load` opens an encoder of texts or sequences."""
     folder = Path(config.name)
     if (folder / COLUMNS).is_file():
-        kinds: dict[str, str] = json.loads((folder / COLUMNS).read_text(encoding="utf-8"))
+        kinds = _kinds(folder / COLUMNS)
         own = [f"{kind}{folder / str(k)}" if kind in ("", IMAGE) else kind for k, kind in enumerate(kinds.values())]
         fused = ColumnsEncoder({name: _column(config, spec, load) for name, spec in zip(kinds, own, strict=True)})
         fused.restore(folder)
@@ -154,6 +154,18 @@ def load_columns(config: EncoderConfig, load: Callable[[EncoderConfig], Encoder]
         form = "COLUMN=ENCODER,... expected, each column once; ENCODER is number, category, image:MODEL or any other"
         raise ConfigError(f"encoder.name '{config.name}': {form}")
     return ColumnsEncoder({name: _column(config, spec, load) for name, spec in specs.items()})
+
+
+def _kinds(path: Path) -> dict[str, str]:
+    """Columns and kinds of a folder that `save` wrote; nothing else is accepted, least of all a module to import."""
+    try:
+        held = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError) as error:
+        raise DataError(f"{path}: cannot be read: {str(error).splitlines()[0]}") from None
+    known = ("", "number", "category", IMAGE)
+    if not isinstance(held, dict) or not held or not all(kind in known for kind in held.values()):
+        raise DataError(f"{path}: columns with one of the kinds {known} expected, got {held!r:.200}")
+    return held
 
 
 def _column(config: EncoderConfig, name: str, load: Callable[[EncoderConfig], Encoder]) -> Encoder:

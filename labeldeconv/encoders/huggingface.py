@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors import SafetensorError
 from torch import nn
 
 from labeldeconv.encoders.adapters import add_lora, merged
@@ -149,8 +150,8 @@ def open_pretrained(config: EncoderConfig) -> tuple[nn.Module, Any, Layout]:
         try:
             tokenizer = AutoTokenizer.from_pretrained(source, **place)
             model = open_model(source, config.weights, **place)
-        except (OSError, ValueError, ImportError) as error:
-            reason = str(error).strip().splitlines()[0]
+        except (OSError, ValueError, ImportError, SafetensorError) as error:
+            reason = (str(error).strip() or type(error).__name__).splitlines()[0]
             raise ConfigError(
                 f"encoder.name '{config.name}': neither 'minilm' nor 'tiny', and opens neither as a folder nor as "
                 f"a hub id with safetensors weights: {reason}"

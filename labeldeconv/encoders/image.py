@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors import SafetensorError
 from torch import Tensor, nn
 
 from labeldeconv.encoders.base import Encoder, state_key
@@ -89,8 +90,8 @@ def load_image_encoder(config: EncoderConfig) -> ImageEncoder:
         raise ConfigError("encoder.lora_rank: not for image columns")
     try:
         return ImageEncoder(*_open(config.name), config)
-    except (OSError, ValueError, ImportError) as error:
-        reason = str(error).strip().splitlines()[0]
+    except (OSError, ValueError, ImportError, SafetensorError) as error:
+        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
         raise ConfigError(
             f"encoder.name 'image:{config.name}': opens neither as folder nor as hub id: {reason}"
         ) from None

@@ -28,6 +28,7 @@ from labeldeconv.prediction.numbering import NewNodes, Numbers, numbered
 from labeldeconv.prediction.restored import (
     GNNInputs,
     TextFeatures,
+    check_imports,
     psi_logits_of,
     restored_graph_model,
     restored_psi,
@@ -108,8 +109,10 @@ class Predictor:
 
     @classmethod
     def load(cls, run: str | Path, gnn: Any = None, encoder: Any = None, cache: str | Path | None = None) -> Predictor:
-        """The predictor of a run directory."""
-        return cls(RunDirectory.open(run), gnn, encoder, Cache(Path(cache)) if cache else None)
+        """The predictor of a run directory; one that names modules to import is refused unless it is trusted."""
+        opened = RunDirectory.open(run)
+        check_imports(opened, gnn, encoder)
+        return cls(opened, gnn, encoder, Cache(Path(cache)) if cache else None)
 
     @cached_property
     def known(self) -> Numbers:

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from safetensors import safe_open
+from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
@@ -22,10 +22,11 @@ from labeldeconv.encoders.tokens import Tokens, length_batches
 from labeldeconv.encoders.unirep import WEIGHTS
 from labeldeconv.errors import ConfigError, DataError
 from labeldeconv.gnns.architecture import Architecture
-from labeldeconv.gnns.base import GNN, Psi
+from labeldeconv.gnns.base import GNN, GNNS, Psi
 from labeldeconv.graph.task import Task
 from labeldeconv.prediction.logits import GraphModel
 from labeldeconv.propagation.adjacency import Adjacency
+from labeldeconv.registry import imports_trusted
 from labeldeconv.runs.directory import RunDirectory
 from labeldeconv.settings.models import Config
 from labeldeconv.stages.keys import digest
@@ -70,10 +71,28 @@ class TextFeatures:
         return encoder_autocast(self.encoder, tokens, self.precision, training=False)
 
 
+def check_imports(run: RunDirectory, gnn: Any = None, encoder: Any = None) -> None:
+    """Refuse a run whose settings name a module to import, unless its writer is trusted or the object is given."""
+    name = run.settings["encoder"]["name"]
+    code = {} if run.gnn in GNNS or gnn is not None else {"gnn.name": run.gnn}
+    code |= {} if encoder is not None or _opens_alone(run) or Path(name).exists() else {"encoder.name": name}
+    for setting, named in code.items():
+        if ":" in named.removeprefix("unirep-").replace("image:", "") and not imports_trusted():
+            raise ConfigError(
+                f"{run.path}: its {setting} '{named}' is code to import; `--trust`, or in Python `with "
+                "labeldeconv.registry.trusting():`, does it, if you trust who wrote the run"
+            )
+
+
+def _opens_alone(run: RunDirectory) -> bool:
+    """Whether the run has an encoder's folder that says all of it."""
+    return run.encoder is not None and any((run.encoder / name).is_file() for name in OPENED)
+
+
 def restored_encoder(run: RunDirectory, config: Config, given: Any = None) -> Encoder:
     """The encoder that made the run's features; `given` is the object that was given in place of a name."""
     folder = run.encoder
-    if folder is not None and any((folder / name).is_file() for name in OPENED):
+    if folder is not None and _opens_alone(run):
         # Its folder says all: first layers are cut, adapters merged, pooling and prompt written down there.
         made = {"layers": None, "lora_rank": 0, "pooling": "auto", "normalize": None, "prompt": None, "revision": None}
         return load_encoder(config.encoder.model_copy(update={"name": str(folder), **made}))
@@ -89,8 +108,11 @@ def restored_psi(run: RunDirectory, gnn: Any = None) -> nn.Module | None:
     if weights is None:
         return None
     config, d, c = run.config(), run.features.shape[1], run.graph.num_classes
-    with safe_open(weights, framework="pt") as file:
-        linear = set(file.keys()) == {"weight", "bias"}
+    try:
+        with safe_open(weights, framework="pt") as file:
+            linear = set(file.keys()) == {"weight", "bias"}
+    except SafetensorError as error:
+        raise _no_weights(weights, error) from None
     if linear:
         head: nn.Module = LinearHead(c).build(d, nn.Identity(), np.empty(0))
     else:
@@ -178,7 +200,14 @@ def _label_sources(run: RunDirectory, gnn: GNN) -> np.ndarray | None:
 
 def _load(module: nn.Module, weights: Path) -> None:
     """Load weights, and refuse those that would make every prediction NaN."""
-    held = load_file(weights)
+    try:
+        held = load_file(weights)
+    except SafetensorError as error:
+        raise _no_weights(weights, error) from None
     if wrong := [name for name, tensor in held.items() if not tensor.isfinite().all()]:
         raise DataError(f"{weights}: weights that are not finite in {', '.join(wrong[:5])}; the training has diverged")
     module.load_state_dict(held)
+
+
+def _no_weights(path: Path, error: SafetensorError) -> DataError:
+    return DataError(f"{path}: weights written by safetensors expected: {error}")

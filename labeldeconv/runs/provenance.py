@@ -74,8 +74,9 @@ def git_state(source: Path = SOURCE) -> str | None:
     """The commit of the checkout that this package is run from, with '-dirty' where it was changed; None elsewhere."""
     if not (source / ".git").exists():
         return None  # installed: the version says it all
+    env = {**os.environ, "GIT_OPTIONAL_LOCKS": "0"}  # only look: a commit at the same moment is not in the way
     try:
-        told = subprocess.run(GIT, cwd=source, capture_output=True, text=True, timeout=GIT_SECONDS)  # nosec B603
+        told = subprocess.run(GIT, cwd=source, env=env, capture_output=True, text=True, timeout=GIT_SECONDS)  # nosec B603
     except (OSError, subprocess.SubprocessError):
         return None
     return told.stdout.strip() or None

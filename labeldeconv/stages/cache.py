@@ -253,6 +253,9 @@ def read_manifest(folder: Path, key: str | None = None) -> Manifest:
         raise Broken(f"{MANIFEST} has another content than when it was written")
     if manifest.get("key", expected := key or folder.name) != expected:
         raise Broken(f"{MANIFEST} is of the stage {manifest['key']}")
+    for name in [*manifest["files"], *manifest.get("paths", {}).values(), *manifest.get("arrays", ())]:
+        if Path(name).is_absolute() or ".." in Path(name).parts:
+            raise Broken(f"{MANIFEST} names files elsewhere")
     return manifest
 
 

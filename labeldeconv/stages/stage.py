@@ -31,7 +31,7 @@ from typing import Any, Concatenate, Generic, ParamSpec, TypeVar, cast, get_type
 import numpy as np
 from pydantic import BaseModel
 
-from labeldeconv.errors import plainly
+from labeldeconv.errors import StorageError, plainly
 from labeldeconv.progress import logger
 from labeldeconv.stages.cache import Cache, Manifest
 from labeldeconv.stages.keys import Idle, Reading, Reads, digest, token
@@ -277,7 +277,10 @@ def _write_array(value: np.ndarray, path: Path) -> None:
 
 def _opened(kind: type[Artefact], path: Path, manifest: Manifest, made: Made) -> Artefact:
     """An artefact from its folder, its arrays memory-mapped."""
-    held: dict[str, Any] = {name: open_array(path / f"{name}.npy") for name in manifest["arrays"]}
+    try:
+        held: dict[str, Any] = {name: open_array(path / f"{name}.npy") for name in manifest["arrays"]}
+    except (ValueError, EOFError) as error:  # which checksums exclude, unless somebody has forged them
+        raise StorageError(f"{path}: not what labeldeconv keeps ({error}); delete it, it is made again") from None
     held |= {name: path / inside for name, inside in manifest["paths"].items()}
     artefact = kind(**held, **manifest["values"])
     artefact.__dict__["_made"] = made

@@ -1,12 +1,16 @@
 """The report in Debian's chromium, headless: `make test-browser`."""
 
 import shutil
+from dataclasses import replace
 
+import numpy as np
 import pytest
 
+from labeldeconv.graph.texts import Texts
 from labeldeconv.report.html import write_report
 from tests.report.run_writing import ring, write_comparison, write_run
 from tests.report.test_html import hostile
+from tests.report.xss_payloads import payloads
 
 playwright = pytest.importorskip("playwright.sync_api")
 pytestmark = pytest.mark.browser
@@ -193,6 +197,59 @@ def test_hostile_texts_are_only_texts(visit, pages):
     assert page.evaluate("document.scripts.length") == 2
     page.locator("#search").fill("<script>")
     assert page.locator("#hits li").count() > 0
+
+
+def test_200_payloads_are_shown_and_none_runs(visit, tmp_path):
+    """In texts, ids, class names and the graph's name of one report: no dialog, no request, no script, no markup.
+
+    `visit` fails on any dialog, request, error or warning, so also where the policy had to stop something.
+    """
+    held = payloads()
+    assert len(set(held)) == 200
+    n = 2 * len(held)
+    names = [f"{payload} {k}" for k, payload in enumerate(held)]
+    graph = replace(
+        ring(n, texts=held * 2),
+        labels=np.arange(n) % len(held),
+        class_names=names,
+        ids=Texts.from_strings(f"{i} {payload}" for i, payload in enumerate(held * 2)),
+        name=" ".join(held[::20]),
+    )
+    report = write_report(write_comparison(tmp_path / "c", graph, methods=("pne", "ld")))
+    page = visit(report.path.as_uri())
+    for tab in tabs(page):
+        tab.click()
+    shown = page.evaluate(
+        """async (count) => {
+        const found = [];
+        for (let i = 0; i < count; i++) {
+            location.hash = `#node=${i}`;
+            const begins = `${i} `;
+            const heading = () => document.querySelector("#node h3")?.textContent ?? "";
+            for (let tries = 0; tries < 200 && !heading().startsWith(begins); tries++)
+                await new Promise((done) => setTimeout(done, 2));
+            found.push([heading(), document.querySelector("#node .words").textContent]);
+        }
+        return found;
+    }""",
+        len(held),
+    )
+    assert [text for _, text in shown] == held
+    ids = [" ".join(f"{i} {payload}".split()) for i, payload in enumerate(held)]  # the report shortens them
+    assert [name[:32] for name, _ in shown] == [name[:32] for name in ids]
+    for payload in held[::20]:
+        assert payload.replace("\x00", "") in page.title() + page.locator("body").text_content()
+    page.locator("#search").fill("<svg")
+    page.wait_for_timeout(100)
+    assert page.locator("#hits li").count() > 0
+    assert page.evaluate("window.ran") is None
+    strange = (
+        "img, image, iframe, object, embed, video, audio, base, form, marquee, math, animate, link:not([rel=icon])"
+    )
+    assert page.evaluate(f"document.querySelectorAll('{strange}').length") == 0
+    assert page.evaluate("document.scripts.length") == 2
+    handlers = "[...document.querySelectorAll('*')].flatMap(e => [...e.attributes]).filter(a => /^on/i.test(a.name))"
+    assert page.evaluate(f"{handlers}.length") == 0
 
 
 def test_policy_stops_injected_scripts(chromium, pages):
