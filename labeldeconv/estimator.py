@@ -28,6 +28,7 @@ from labeldeconv.gnns.base import GNN
 from labeldeconv.graph.attributed import AttributedGraph
 from labeldeconv.graph.task import Task
 from labeldeconv.graph.texts import Texts
+from labeldeconv.prediction.explanation import Explanation
 from labeldeconv.prediction.predictor import Predicted, Predictor
 from labeldeconv.prediction.restored import check_imports
 from labeldeconv.propagation.adjacency import Adjacency
@@ -142,6 +143,14 @@ class LabelDeconvolution:
         if texts is not None or given:
             return self._new(texts, edges, given).probabilities
         return self._task.probabilities(torch.from_numpy(np.array(self.decision_function(graph)))).numpy()
+
+    def explain(self, node: Any, **given: Any) -> Explanation:
+        """Which hop and which neighbours carried the prediction of a node of the graph of `fit`, or of a new one.
+
+        The arguments are those of `Predictor.explain`: `of`, `top`, and `texts` and `edges` of new nodes.
+        """
+        self._check_fitted()
+        return self.predictor_.explain(node, **given)
 
     def decision_function(self, graph: AttributedGraph | None = None) -> np.ndarray:
         """Logits (n, c) of all nodes of the graph of `fit`, or of another one, which is encoded first."""

@@ -177,6 +177,21 @@ def check_steps(factory: Factory) -> None:
             _near(h, whole, "steps differ from forward")
 
 
+def check_phi_coefficients(factory: Factory) -> None:
+    """Where there are `phi_coefficients` theta (h,), forward is sum_i theta_i A-hat^i psi(x)."""
+    gnn = _make(factory).eval()
+    _stir(gnn)
+    theta = gnn.phi_coefficients
+    if theta is None:
+        return
+    assert theta.shape == (gnn.hops + 1,), f"phi_coefficients: ({gnn.hops + 1},) expected, got {tuple(theta.shape)}"
+    with torch.no_grad():
+        x, edges = _features(), _edges()
+        hops = propagate(_adjacency(edges, gnn), gnn.psi(x), gnn.hops)
+        mixed = torch.stack([t * z for t, z in zip(theta, hops, strict=True)]).sum(0)
+        _near(logits(gnn, x, edges), mixed, "phi_coefficients of psi differ from forward")
+
+
 def check_output_bias(factory: Factory) -> None:
     """Where there is an `output_bias`, it is a parameter (c,) that adds to psi."""
     gnn = _make(factory).eval()
@@ -249,6 +264,7 @@ GNN_CHECKS: list[Callable[[Factory], None]] = [
     check_determinism,
     check_bad_input,
     check_steps,
+    check_phi_coefficients,
     check_output_bias,
 ]
 

@@ -140,3 +140,9 @@ def test_new_nodes(graph, tmp_path):
     np.testing.assert_array_equal(loaded.predict(**words, mode="exact"), told.numbers)
     with pytest.raises(ConfigError, match="not fitted yet"):
         estimator(tmp_path).predict(**words)
+
+
+def test_explain_is_the_predictors(graph, tmp_path):
+    model = estimator(tmp_path, method="pne").fit(graph)
+    assert model.explain(3, top=1) == model.predictor_.explain(3, top=1)
+    assert model.explain("new-0", texts=["river"], edges=[("new-0", 3)]).node == "new-0"

@@ -42,6 +42,7 @@ from labeldeconv.testing import (
     check_method,
     check_output_bias,
     check_padding,
+    check_phi_coefficients,
     check_psi,
     check_repeats,
     check_saving,
@@ -132,6 +133,18 @@ class UnscaledSpeGNN(SpeGNN):
         return 1.0
 
 
+class WrongPhi(SpeGNN):
+    @property
+    def phi_coefficients(self):
+        return self.theta.flip(0) * torch.arange(1.0, len(self.theta) + 1)
+
+
+class ShortPhi(SpeGNN):
+    @property
+    def phi_coefficients(self):
+        return self.theta[1:]
+
+
 class Undeclared(Sage):
     psi_exact = False
 
@@ -210,6 +223,8 @@ def test_own_gnn_passes():
         (WrongHop, check_psi, "psi differs from forward without edges"),
         (lambda a, b: LabelledPsi(a, b, label_hops=1), check_psi, "psi differs from forward without edges"),
         (UnscaledSpeGNN, check_psi, "psi differs from forward without edges"),
+        (WrongPhi, check_phi_coefficients, "phi_coefficients of psi differ from forward"),
+        (ShortPhi, check_phi_coefficients, r"phi_coefficients: \(3,\) expected, got \(2,\)"),
         (Undeclared, check_psi, "psi_exact = True, hop_parts or psi_differs expected"),
         (Excused, check_psi, "psi_differs is declared, yet psi is forward without edges"),
         (Both, check_psi, "exclude each other"),

@@ -21,7 +21,7 @@ from labeldeconv.cli.analyze import analyze
 from labeldeconv.cli.doctor import doctor
 from labeldeconv.cli.housekeeping import cache
 from labeldeconv.cli.listing import list_names, list_settings
-from labeldeconv.cli.new_nodes import predict
+from labeldeconv.cli.new_nodes import explain, predict
 from labeldeconv.cli.paper import paper
 from labeldeconv.cli.terminal import (
     Alpha,
@@ -299,6 +299,7 @@ def verify(
 
 
 app.command("predict")(predict)
+app.command("explain")(explain)
 
 
 @app.command()

@@ -62,6 +62,12 @@ class APPNP(GNN):
         return self.convolutions
 
     @property
+    def phi_coefficients(self) -> Tensor:
+        """a (1 - a)^k (K + 1,), the last one (1 - a)^K."""
+        kept = (1 - self.teleport) ** torch.arange(self.hops + 1.0)
+        return torch.cat([self.teleport * kept[:-1], kept[-1:]])
+
+    @property
     def output_bias(self) -> Tensor:
         """Of the last linear map."""
         return self.mlp.lins[-1].bias

@@ -80,6 +80,11 @@ class GNN(nn.Module, ABC):
         return 1.0
 
     @property
+    def phi_coefficients(self) -> Tensor | None:
+        """theta (N + 1,) where forward is sum_i theta_i A-hat^i psi(x) and nothing else; None for other GNNs."""
+        return None
+
+    @property
     def hop_parts(self) -> Sequence[nn.Module]:
         """Modules of which there is one per hop, hop 0 first: psi keeps the first, and is exact where all are equal."""
         return ()

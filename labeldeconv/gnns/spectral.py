@@ -57,6 +57,11 @@ class SpeGCN(GNN):
         return self._hops
 
     @property
+    def phi_coefficients(self) -> Tensor:
+        """0, ..., 0, 1 (N + 1,)."""
+        return torch.eye(self.hops + 1)[-1]
+
+    @property
     def output_bias(self) -> Tensor:
         """Of the last linear map."""
         return self.mlp.lins[-1].bias
@@ -115,6 +120,11 @@ class SpeGNN(GNN):
     def phi_of_identity(self) -> Tensor:
         """sum_i theta_i."""
         return self.theta.sum()
+
+    @property
+    def phi_coefficients(self) -> Tensor:
+        """theta (N + 1,)."""
+        return self.theta
 
     @property
     def output_bias(self) -> Tensor:

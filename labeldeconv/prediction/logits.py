@@ -15,7 +15,8 @@ from torch import Tensor
 
 from labeldeconv.errors import ConfigError
 from labeldeconv.gnns.base import GNN, Step
-from labeldeconv.prediction.incremental import along, chain, convolutions, new_only, reached
+from labeldeconv.prediction.attribution import Attribution, attribute
+from labeldeconv.prediction.incremental import Inputs, along, chain, convolutions, new_only, reached
 from labeldeconv.prediction.kept import activations
 from labeldeconv.propagation.adjacency import Adjacency
 from labeldeconv.propagation.grown import GrownAdjacency
@@ -25,7 +26,24 @@ from labeldeconv.training.feed import make_feed
 from labeldeconv.training.layerwise import take_rows
 
 Mode = Literal["exact", "fast"]
+MEAN_NODES = 1 << 16  # whose mean features are the baseline of explanations
 ROWS = 1 << 14  # new nodes that go through a GNN fed by rows at a time
+
+
+def reader(old: np.ndarray, new: np.ndarray) -> Inputs:
+    """From node numbers (s,) to their rows (s, d) float32: of `old` (n, d), and of `new` (m, d) from n on."""
+    n = len(old)
+
+    def read(ids: np.ndarray) -> Tensor:
+        known = ids < n
+        if known.all():
+            return take_rows(old, ids)
+        out = torch.empty(len(ids), old.shape[1])
+        out[torch.from_numpy(known)] = take_rows(old, ids[known])
+        out[torch.from_numpy(~known)] = take_rows(new, ids[~known] - n)
+        return out
+
+    return read
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,18 +73,7 @@ class StepModel:
         mode: Mode,
     ) -> list[Tensor]:
         """Input and output of every step at the new nodes `seeds` (s,); new_inputs (m, d) are of all new nodes."""
-        n = grown.base.num_nodes
-
-        def read(ids: np.ndarray) -> Tensor:
-            old = ids < n
-            if old.all():
-                return take_rows(self.inputs, ids)
-            out = torch.empty(len(ids), self.inputs.shape[1])
-            out[torch.from_numpy(old)] = take_rows(self.inputs, ids[old])
-            out[torch.from_numpy(~old)] = take_rows(new_inputs, ids[~old] - n)
-            return out
-
-        count = len(self.steps)
+        read, count = reader(self.inputs, new_inputs), len(self.steps)
         if mode == "fast":
             return along(self.steps, grown, read, seeds, self.kept, new_only(grown, count))
         if self.worth_keeping(grown):
@@ -155,6 +162,22 @@ class GraphModel:
                     Y = adj @ Y
                 feed.label_inputs = Y
             return feed.predict(gnn, seeds).float().numpy()
+
+    @cached_property
+    def mean(self) -> Tensor:
+        """Mean features (d,) of the old nodes; of a large graph, of `MEAN_NODES` of them, evenly taken."""
+        some = self.features[:: max(1, len(self.features) // MEAN_NODES)]
+        return torch.from_numpy(np.asarray(some).mean(0, dtype=np.float64).astype(np.float32))
+
+    def attribution(
+        self, grown: GrownAdjacency, new_features: np.ndarray, node: int, of: int, known: np.ndarray
+    ) -> Attribution:
+        """What carried the logit of class `of` at a node, old or new, whose logits (c,) are `known`."""
+        read = reader(self.features, new_features)
+        labels: Inputs | None = None
+        if self.labels is not None:
+            labels = reader(self.labels, np.zeros((grown.num_new, self.labels.shape[1]), np.float32))
+        return attribute(self.gnn, grown, read, self.mean, node, of, labels, known)
 
     def _label_inputs(self, grown: GrownAdjacency, seeds: np.ndarray, mode: Mode) -> list[Tensor]:
         """A-hat^k Y (s, c) of the labels of taught old nodes; nothing for a GNN without a label branch."""

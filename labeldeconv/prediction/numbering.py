@@ -80,6 +80,13 @@ class Numbers:
             return int(self._order[place])
         return None
 
+    def number(self, name: Any) -> int:
+        """The number of an id, however it is written; a DataError where the graph has no such node."""
+        found = self.find(_text(name))
+        if found is None:
+            raise DataError(f"no node '{_text(name)}' in the run's graph; {_hint(_text(name), self)}")
+        return found
+
     def some(self) -> list[str]:
         """Ids to compare an unknown one with."""
         return [self.graph.node_id(i) for i in range(min(self.graph.num_nodes, SUGGESTED))]

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal, get_args
@@ -22,6 +22,8 @@ import torch
 
 from labeldeconv.errors import ConfigError, DataError
 from labeldeconv.graph.task import Task
+from labeldeconv.prediction.attribution import of_psi
+from labeldeconv.prediction.explanation import Explanation, class_number, in_words
 from labeldeconv.prediction.logits import GraphModel, Mode
 from labeldeconv.prediction.new_tables import read_new_nodes
 from labeldeconv.prediction.numbering import NewNodes, Numbers, numbered
@@ -167,6 +169,17 @@ class Predictor:
                 nodes as they were.
             alone: what predicts a node that no other reaches: 'psi', where the run has one, or 'gnn'.
         """
+        return self.predict_nodes(self.new_nodes(texts, edges, ids, features, edge_features), mode, alone)
+
+    def new_nodes(
+        self,
+        texts: Iterable[Any] | None = None,
+        edges: Iterable[tuple[Any, Any]] | np.ndarray = (),
+        ids: Sequence[Any] | None = None,
+        features: np.ndarray | None = None,
+        edge_features: np.ndarray | None = None,
+    ) -> NewNodes:
+        """New nodes as `predict` takes them, numbered and checked."""
         given: Any = None if features is None else np.asarray(features)
         rows: Any = None if texts is None else [_attribute(text) for text in texts]
         wanted_one, other = (given, rows) if self.reads_features else (rows, given)
@@ -179,7 +192,7 @@ class Predictor:
             raise DataError(f"predict: as many ids as nodes expected, got {len(names)} for {count}")
         called, numbers = numbered(self.known, names, [(a, b) for a, b in edges])
         values = None if edge_features is None else np.asarray(edge_features, np.float32)
-        return self.predict_nodes(NewNodes(called, rows, numbers, given, values), mode, alone)
+        return NewNodes(called, rows, numbers, given, values)
 
     def predict_tables(
         self,
@@ -191,7 +204,13 @@ class Predictor:
         alone: Alone = "psi",
     ) -> Predicted:
         """The same for a table of nodes and one of edges, which have the columns of the run's tables."""
-        new = read_new_nodes(
+        return self.predict_nodes(self.read_tables(nodes, edges, features), mode, alone)
+
+    def read_tables(
+        self, nodes: str | Path, edges: str | Path | None = None, features: str | Path | None = None
+    ) -> NewNodes:
+        """New nodes of tables, numbered and checked."""
+        return read_new_nodes(
             Path(nodes),
             None if edges is None else Path(edges),
             self.known,
@@ -199,7 +218,6 @@ class Predictor:
             edge_dim=self.model.gnn.edge_dim,
             features=None if features is None else Path(features),
         )
-        return self.predict_nodes(new, mode, alone)
 
     def predict_nodes(self, new: NewNodes, mode: Mode = "exact", alone: Alone = "psi") -> Predicted:
         """The same for nodes that are numbered already."""
@@ -222,6 +240,51 @@ class Predictor:
         by = ["psi" if one else "gnn" for one in lone]
         names = self.run.graph.class_names
         return Predicted(new.ids, names, logits, probabilities, features, by, self.task)
+
+    def explain(
+        self,
+        node: Any,
+        *,
+        of: str | None = None,
+        top: int = 10,
+        alone: Alone = "psi",
+        **new: Any,
+    ) -> Explanation:
+        """Which hop and which neighbours carried the prediction of a node.
+
+        Args:
+            node: the id of a node of the run's graph, or of a new one.
+            of: the class whose logit is explained; None takes that of the largest.
+            top: neighbours that are named; the others are one sum.
+            alone: what predicts a new node that no other reaches, as in `predict`.
+            new: texts, edges, ids, features and edge_features of new nodes, as `predict` takes them.
+        """
+        return self.explain_nodes(node, self.new_nodes(**new) if new else None, of, top, alone)
+
+    def explain_nodes(
+        self, node: Any, new: NewNodes | None = None, of: str | None = None, top: int = 10, alone: Alone = "psi"
+    ) -> Explanation:
+        """The same for new nodes that are numbered already; None for none."""
+        graph, n, d = self.run.graph, *self.run.features.shape
+        new = new or NewNodes([], None, np.empty((2, 0), np.int64))
+        features: np.ndarray = np.empty((0, d), np.float16)
+        if str(node) in new.ids:
+            place, told = new.ids.index(str(node)), self.predict_nodes(new, "exact", alone)
+            number, by, logits, features = n + place, told.by[place], told.logits[place], told.features
+        else:
+            new = replace(new, ids=[], edges=new.edges[:, :0], edge_values=None)  # new nodes change no old one here
+            number, by = self.known.number(node), "gnn"
+            logits = np.asarray(self.run.logits[number], np.float32)
+        chosen = class_number(graph.class_names, of, logits)
+        if by == "psi":
+            assert self.psi is not None
+            own = torch.from_numpy(np.asarray(features[number - n], np.float32))
+            found = of_psi(self.psi[0], own, self.model.mean[:d], number, chosen)
+        else:
+            grown = self.model.grow(len(new), new.edges, new.edge_values)
+            found = self.model.attribution(grown, self.inputs(features), number, chosen, logits)
+        name_of = lambda u: graph.node_id(u) if u < n else new.ids[u - n]  # noqa: E731
+        return in_words(found, number, chosen, by, graph, name_of, top)
 
     def _probabilities(self, logits: np.ndarray, temperature: float) -> np.ndarray:
         return self.task.probabilities(torch.from_numpy(logits), temperature).numpy().copy()

@@ -7,6 +7,7 @@ import subprocess
 from pathlib import Path
 
 import duckdb
+import numpy as np
 import pytest
 from typer.testing import CliRunner
 
@@ -86,3 +87,44 @@ def test_errors_are_one_message_and_leave_no_file(session, tmp_path, monkeypatch
     with pytest.raises(SystemExit):
         main()
     assert "a name that ends in .parquet, .csv, .tsv, .jsonl expected" in capsys.readouterr().err
+
+
+def told(session, *words):
+    result = CliRunner().invoke(app, ["explain", str(session[0] / "runs" / "small"), *words], catch_exceptions=False)
+    assert result.exit_code == 0, result.output
+    return result.stdout
+
+
+def test_explain_in_tables_and_json(session):
+    edges = np.load(session[0] / "runs" / "small" / "graph" / "edges.npy")
+    node = str(np.bincount(edges.ravel()).argmax())
+    found = json.loads(told(session, node, "--top", "2", "--json"))
+    assert (found["node"], found["by"], len(found["neighbours"])) == (node, "gnn", 2)
+    parts = [found["own"], found["others"], found["gap"], *(n["contribution"] for n in found["neighbours"])]
+    assert sum(parts) == pytest.approx(found["logit"] - found["baseline"], abs=1e-5)
+    printed = told(session, node, "--top", "2")
+    assert "integrated gradients over the features of the neighbourhood" in printed
+    assert f"{found['num_others']} others" in printed
+    assert f"{found['own']:+.3f}" in printed
+
+
+def test_explain_a_new_node_of_a_class(session):
+    folder = session[0]
+    tables = ["--nodes", str(folder / "new.csv"), "--edges", str(folder / "new_edges.csv")]
+    found = json.loads(told(session, "a", *tables, "--of", "topic 3", "--json"))
+    assert (found["node"], found["of"]) == ("a", "topic 3")
+    assert {"17", "42"} <= {n["id"] for n in found["neighbours"]}
+    assert json.loads(told(session, "c", *tables, "--json"))["by"] == "psi"
+
+
+def test_explain_names_what_is_wrong(session, monkeypatch, capsys):
+    run = str(session[0] / "runs" / "small")
+    for words, message in (
+        (["nobody"], "no node 'nobody' in the run's graph"),
+        (["17", "--of", "topic x"], "explain: no class 'topic x'; did you mean"),
+        (["17", "--edges", "new_edges.csv"], "--edges and --features belong to new nodes"),
+    ):
+        monkeypatch.setattr("sys.argv", ["labeldeconv", "explain", run, *words])
+        with pytest.raises(SystemExit):
+            main()
+        assert message in capsys.readouterr().err

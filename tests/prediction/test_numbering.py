@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from labeldeconv.data.sets.planted import planted
 from labeldeconv.errors import DataError
 from labeldeconv.graph.texts import Texts
 from labeldeconv.prediction.numbering import Numbers, Places, numbered
@@ -57,3 +58,10 @@ def test_the_nearest_id_is_named(small_graph):
         numbered(known, ["x"], [("x", "zlib1")])
     with pytest.raises(DataError, match="the graph has 6 nodes, such as 'libc6'"):
         numbered(known, ["x"], [("x", "@")])
+
+
+def test_a_number_is_found_however_it_is_written():
+    known = Numbers(planted(30, seed=0).graph)
+    assert [known.number(name) for name in (7, "7", 7.0)] == [7, 7, 7]
+    with pytest.raises(DataError, match="no node '30' in the run's graph"):
+        known.number(30)

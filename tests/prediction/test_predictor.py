@@ -181,3 +181,56 @@ def test_a_table_of_predictions(ld, tmp_path):
     rows = duckdb.sql(f"SELECT {asked} FROM '{path}'").fetchall()
     assert rows[3] == ("new-3", told.classes[3], pytest.approx(told.probabilities[3].max()), "psi", 10, 32)
     assert "features" not in told.columns(features=False)
+
+
+def test_old_nodes_are_explained_by_their_own_logits(ld):
+    predictor = Predictor.load(ld)
+    graph = predictor.run.graph
+    for node in (3, 17):
+        told, best = predictor.explain(node, top=2), int(predictor.run.logits[node].argmax())
+        assert (told.node, told.of, told.by) == (str(node), graph.class_names[best], "gnn")
+        assert told.logit == pytest.approx(predictor.run.logits[node, best], abs=2e-3)
+        parts = [told.own, told.others, told.gap, *(n.contribution for n in told.neighbours)]
+        assert sum(parts) == pytest.approx(told.logit - told.baseline, abs=1e-5)
+        assert len(told.neighbours) == 2
+        for near in told.neighbours:
+            assert near.label == graph.class_names[graph.labels[int(near.id)]]
+    other = predictor.explain(3, of="topic 7")
+    assert other.logit == pytest.approx(predictor.run.logits[3, 7], abs=2e-3)
+    with pytest.raises(DataError, match="no node '99' in the run's graph; did you mean '9'"):
+        predictor.explain(99)
+
+
+def test_new_nodes_are_explained_as_they_are_predicted(ld):
+    predictor = Predictor.load(ld)
+    told = predictor.predict(TEXTS, EDGES)
+    first = predictor.explain("new-0", texts=TEXTS, edges=EDGES)
+    assert first.logit == pytest.approx(told.logits[0].max(), abs=1e-4)
+    assert {"3", "5", "new-1"} <= {n.id for n in first.neighbours}
+    assert next(n for n in first.neighbours if n.id == "new-1").label is None
+    alone = predictor.explain("new-3", texts=TEXTS, edges=EDGES)
+    assert (alone.by, alone.how, alone.neighbours, len(alone.by_hop)) == ("psi", "exact", [], 1)
+    assert alone.logit == pytest.approx(told.logits[3].max(), abs=1e-4)
+    assert alone.own == pytest.approx(alone.logit - alone.baseline)
+    by_gnn = predictor.explain("new-3", texts=TEXTS, edges=EDGES, alone="gnn")
+    assert by_gnn.by == "gnn"
+    old = predictor.explain(3, texts=TEXTS, edges=EDGES)  # of the graph as it was, whatever else is given
+    assert old == predictor.explain(3)
+
+
+def test_contributions_follow_how_planted_labels_were_made(tmp_path):
+    """phi = A-hat - 1.2 I: a label is what the neighbours are about; the node's own topic is not it."""
+    truth = planted(600, seed=0, decoy_words=0.0, num_classes=5, num_words=12)
+    settings = {"train__lr": 3e-3, "train__epochs": 4, "encoder": "tiny", "encoder__max_tokens": 24, "gnn": "spegnn"}
+    settings |= {"gnn__layers": 1, "gnn__epochs": 100, "gnn__lr": 0.05, "gnn__dropout": 0.0, "train__gamma_lr": 1e-2}
+    settings |= {"gnn__adjacency__normalization": "row", "gnn__adjacency__self_loops": False}
+    fit(truth.graph, method="ld", out=tmp_path / "run", **settings)
+    predictor, graph = Predictor.load(tmp_path / "run"), truth.graph
+    topics = truth.inverse_labels.argmax(1)
+    hops = {
+        what: np.mean([predictor.explain(v, of=graph.class_names[k[v]]).by_hop for v in graph.split.test[:60]], 0)
+        for what, k in (("label", graph.labels), ("topic", topics))
+    }
+    assert hops["label"][1] > 0.2
+    assert hops["label"][1] > 5 * abs(hops["label"][0])
+    assert np.abs(hops["topic"]).max() < 0.2 * hops["label"][1]

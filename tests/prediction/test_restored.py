@@ -116,3 +116,14 @@ def test_gnns_that_read_more_than_a_run_keeps_say_so(tmp_path, settings, message
     opened = RunDirectory.open(run)
     with pytest.raises(ConfigError, match=message):
         restored_graph_model(opened, GNNInputs(opened))
+
+
+def test_weights_that_are_no_safetensors_are_named(tmp_path):
+    fit("planted:60", method="pne", out=tmp_path / "run", **QUICK)
+    weights = tmp_path / "run" / "gnn.safetensors"
+    size = weights.stat().st_size
+    weights.unlink()
+    weights.write_bytes(b"x" * size)
+    run = RunDirectory.open(tmp_path / "run")
+    with pytest.raises(DataError, match=r"gnn.safetensors: cannot be read as safetensors"):
+        restored_graph_model(run, GNNInputs(run))

@@ -119,6 +119,24 @@ const Explorer = (() => {
         }
       });
     };
+    const signed = (value) => (value > 0 ? `+${value.toFixed(2)}` : value.toFixed(2).replace("-", "\u2212"));
+    const reasons = (node) => {
+      if (!node.e) return;
+      const [k, logit, baseline, hops, near, [others, rest], ofLabels, [own, how, counted]] = node.e;
+      html("h4", "", view, `What carried ${name(k)}: ${signed(logit - baseline)} over a node of mean features`);
+      const byHop = table(view, ["", ...hops.map((_, i) => `hop ${i}`), ...(ofLabels === null ? [] : ["labels"])]);
+      const line = html("tr", "", byHop);
+      html("th", "", line, "logit").scope = "row";
+      [...hops, ...(ofLabels === null ? [] : [ofLabels])].forEach((value) => html("td", "", line, signed(value)));
+      const byNode = table(view, ["node", "hops away", "logit"]);
+      [[node.id, 0, own], ...near, ...(others ? [[`${others.toLocaleString("en-US")} others`, "", rest]] : [])].forEach(([id, away, value]) => {
+        const row = html("tr", "", byNode);
+        html("th", "", row, id).scope = "row";
+        html("td", "", row, String(away));
+        html("td", "", row, signed(value));
+      });
+      html("p", "note", view, `${data.entries[data.reference].name}; ${how}; hops are ${counted}.`);
+    };
     const neighbours = (node) => {
       const shown = node.n.length + node.o.length;
       html("h4", "", view, node.d === 0 ? "No neighbours" : shown < node.d ? `${shown} of ${node.d.toLocaleString("en-US")} neighbours` : node.d === 1 ? "1 neighbour" : `${node.d} neighbours`);
@@ -150,6 +168,7 @@ const Explorer = (() => {
       html("p", "words", view, node.t || "(no text)");
       if (node.cut) html("p", "note", view, `The text goes on: ${node.cut.toLocaleString("en-US")} bytes in all.`);
       predictions(node);
+      reasons(node);
       bars(node);
       neighbours(node);
     };

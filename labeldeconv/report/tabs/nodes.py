@@ -18,6 +18,7 @@ from labeldeconv.propagation.adjacency import Adjacency
 from labeldeconv.propagation.fixed_point import dequantize
 from labeldeconv.report.blocks import Explorer, Section, embedded
 from labeldeconv.report.source import Entry, ReportSource
+from labeldeconv.report.tabs.explained import explained
 from labeldeconv.report.wording import shortened
 from labeldeconv.runs.directory import RunDirectory
 
@@ -49,6 +50,10 @@ def nodes(source: ReportSource, adj: Adjacency, most: int = MOST_NODES, most_byt
     n = graph.num_nodes
     note = f"All {n:,} nodes." if len(rows) == n else f"{len(rows):,} of {n:,} nodes: {how}."
     note += f" Texts are cut at {TEXT} characters." if any(row["cut"] for row in rows) else ""
+    reasons = explained(source.reference, chosen, graph.split.test)
+    for place, told in reasons.items():
+        rows[place]["e"] = told
+    note += f" What carried the prediction is told of {len(reasons):,} of them." if reasons else ""
     data = {
         "task": graph.task,
         "classes": [shortened(name, 48) for name in graph.class_names],
