@@ -140,6 +140,15 @@ def first_of_equal_rows(flat: np.ndarray, offsets: np.ndarray) -> np.ndarray:
     return first
 
 
+def equal_rows(tokens: Tokens, nodes: np.ndarray, others: Tokens) -> np.ndarray:
+    """Of each of the given nodes (m,) a node of `others` with the same tokens (m,); -1 where there is none."""
+    lengths = tokens.lengths_of(nodes)
+    own = tokens.ids[flat_rows(np.asarray(tokens.offsets[nodes]), lengths)]
+    offsets = np.concatenate([others.offsets, others.offsets[-1] + np.cumsum(lengths)])
+    first = first_of_equal_rows(np.concatenate([others.ids, own]), offsets)[others.num_nodes :]
+    return np.where(first < others.num_nodes, first, -1)
+
+
 def _row_hashes(flat: np.ndarray, offsets: np.ndarray) -> np.ndarray:
     """A 64-bit hash of every row (m,): the sum over its elements of a mix (splitmix64) of element and place."""
     lengths = np.diff(offsets)

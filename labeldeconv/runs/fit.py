@@ -78,6 +78,7 @@ class Result:
         seconds, peak_mib, peak_accelerator_mib: by stage, as they were when the stage was computed; the latter is of
             tensors on the fullest GPU, None without one.
         encoder_nodes: texts that went through the encoder, training epochs included; also by stage.
+        reused_nodes_by_stage: nodes whose texts did not, since the same weights had encoded them before.
         step_seconds: where the time of the encoder's training steps went.
         largest_batch: nodes of `encoder.max_tokens` tokens in the largest training step of the encoder that fits the
             device's memory, where `find_batch` asked for it; None elsewhere, and for methods that train no encoder.
@@ -112,6 +113,7 @@ class Result:
     peak_accelerator_mib: dict[str, float | None]
     encoder_nodes: int
     encoder_nodes_by_stage: dict[str, int]
+    reused_nodes_by_stage: dict[str, int]
     step_seconds: dict[str, float] | None
     largest_batch: int | None
     batch: float | None
@@ -133,6 +135,7 @@ class Result:
         younger: dict[str, Any] = {
             "peak_accelerator_mib": {},
             "largest_batch": None,
+            "reused_nodes_by_stage": {},
             "chosen": None,
             "tried": [],
             "warnings": [],
@@ -523,6 +526,7 @@ def _result(run: Run, learned: Learned, used: Sequence[Use]) -> dict[str, Any]:
     task, test, trained = Task.of(run.whole), run.whole.split.test, learned.encoder
     made = {use.label: use.artefact.made for use in used}
     counts = {use.label: int(getattr(use.artefact, "encoder_nodes", 0)) for use in used}
+    reused = {use.label: int(getattr(use.artefact, "reused", 0)) for use in used}
     return {
         "metric": task.metric,
         "higher_is_better": task.higher_is_better,
@@ -537,6 +541,7 @@ def _result(run: Run, learned: Learned, used: Sequence[Use]) -> dict[str, Any]:
         "peak_accelerator_mib": {label: how.peak_accelerator_mib for label, how in made.items()},
         "encoder_nodes": sum(counts.values()),
         "encoder_nodes_by_stage": counts,
+        "reused_nodes_by_stage": {label: count for label, count in reused.items() if count},
         "step_seconds": (trained.step_seconds or None) if trained else None,
         "batch": trained.batch if trained else None,
         "subgraph": trained.subgraph if trained else None,

@@ -82,6 +82,26 @@ class Cache:
                 raise
             raise told from error
 
+    def manifests(self, stage: str) -> list[tuple[str, Manifest]]:
+        """Keys and manifests of all finished stages of a name, the one used last first; files are not compared."""
+        found = []
+        for path in (self.root / stage).glob("*"):
+            if path.suffix != ".partial" and path.is_dir():
+                try:
+                    found.append(((path / MANIFEST).stat().st_mtime, path.name, read_manifest(path)))
+                except (Broken, OSError, StorageError):
+                    continue  # made again when somebody asks for it
+        return [(key, manifest) for _, key, manifest in sorted(found, key=lambda each: (-each[0], each[1]))]
+
+    def usable(self, stage: str, key: str) -> tuple[Path, Manifest] | None:
+        """Folder and manifest of a finished stage whose files are as they were written; None for others."""
+        folder = self.root / stage / key
+        try:
+            manifest = self._usable(folder)
+        except (OSError, StorageError):
+            return None
+        return None if manifest is None else (folder, manifest)
+
     def _obtain(self, final: Path, key: str, build: Callable[[Path], Manifest]) -> tuple[Path, Manifest, bool]:
         if found := self._usable(final):
             return final, found, True

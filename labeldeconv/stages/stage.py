@@ -173,6 +173,28 @@ class Stage(Generic[P, A]):
         """The key of these arguments."""
         return self._key(self._given(args, kwargs, set()))
 
+    def kept(self, **arguments: Any) -> Iterator[tuple[str, dict[str, Any]]]:
+        """Keys of the results in the cache that were made with these arguments, the one used last first.
+
+        With each come the tokens of all its arguments, by name.
+        """
+        wanted = {name: token(value) for name, value in arguments.items()}
+        for key, manifest in current_cache().manifests(self.name):
+            held = manifest["arguments"]
+            if manifest["version"] == self.version and all(held.get(name) == value for name, value in wanted.items()):
+                yield key, held
+
+    def opened(self, key: str) -> A | None:
+        """The result of a key, if it is in the cache and as it was written; nothing is computed or accounted for."""
+        if (found := current_cache().usable(self.name, key)) is None:
+            return None
+        path, manifest = found
+        made = Made(self.name, key, path, manifest["seconds"], manifest["peak_mib"], True)
+        try:
+            return cast(A, _opened(self._returns, path, manifest, made))
+        except OSError:  # pruned since
+            return None
+
     def _obtain(self, label: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> A:
         reads: set[str] = set()
         label = _part.get() + label

@@ -1,6 +1,7 @@
 """Features: F of all nodes (Algorithm 1, line 12) into a float16 memory map, resumable.
 
-Attributes that several nodes share are encoded once.
+Attributes that several nodes share are encoded once, and those that the same weights have encoded before, for another
+graph or for this one as it was, are not encoded again (training/reuse.py).
 """
 
 from __future__ import annotations
@@ -8,8 +9,8 @@ from __future__ import annotations
 import hashlib
 import json
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -21,12 +22,13 @@ from torch import Tensor
 from labeldeconv.encoders.base import Encoder
 from labeldeconv.encoders.pretrained import Weights
 from labeldeconv.encoders.tokens import Tokens, ahead, length_batches
-from labeldeconv.encoders.trunk import split_for
+from labeldeconv.encoders.trunk import TokenStates, split_for
 from labeldeconv.progress import bar, logger
 from labeldeconv.stages.files import is_sealed, map_array, sealed, write_json
 from labeldeconv.stages.keys import Idle
 from labeldeconv.stages.stage import Artefact, Folder, stage
 from labeldeconv.training.finite import check_rows
+from labeldeconv.training.reuse import Earlier, encoded_before
 from labeldeconv.training.steps import encoder_autocast
 
 CPU_TOKENS, GPU_TOKENS = 2048, 65536  # per batch; on a CPU activations should stay in the cache: 1.2 times 8192
@@ -43,11 +45,15 @@ ADVICE = (
 
 @dataclass(frozen=True, eq=False)
 class Features(Artefact):
-    """Features `values` (n, d) in node order; `encoder_nodes` counts the nodes whose attributes were encoded."""
+    """Features `values` (n, d) in node order.
+
+    `encoder_nodes` counts the nodes whose attributes were encoded, `reused` those that an earlier result had.
+    """
 
     values: np.ndarray
     encoder_nodes: int
     seconds: float
+    reused: int = field(default=0, kw_only=True)
 
 
 @stage(version=2)
@@ -62,10 +68,21 @@ def features(
 
     From `TokenStates` in place of tokens the encoder's last layers go on; its first ones must be those that gave them.
     """
-    model = split_for(encoder.load(), tokens).to(device)
-    seconds = export_features(model, tokens, out, precision)
+    start, loaded = time.perf_counter(), encoder.load()
+    earlier: list[Earlier] = []
+    # Tokens may name files whose content has changed; and states of a frozen trunk are rounded, as tokens are not.
+    if not (loaded.opens_files or isinstance(tokens, TokenStates)):
+        earlier = list(encoded_before(features, tokens, encoder=encoder, precision=precision))
+    found = np.concatenate([np.empty(0, np.int64), *(each.nodes for each in earlier)])
+    reused = int(np.isin(tokens.first, found).sum())
+    if reused:
+        total = f"{tokens.num_nodes:,}"
+        logger.info("%s: %s of %s nodes have texts that were encoded before", out.label, f"{reused:,}", total)
+    searched = time.perf_counter() - start
+    model = split_for(loaded, tokens).to(device)
+    seconds = searched + export_features(model, tokens, out, precision, earlier)
     values = np.load(out.path / "values.npy", mmap_mode="r", allow_pickle=False)
-    return Features(values, tokens.num_nodes, seconds)
+    return Features(values, tokens.num_nodes - reused, seconds, reused=reused)
 
 
 @stage(version=1)
@@ -100,8 +117,13 @@ def beside(out: Folder, X: Features, other: Features, nodes: np.ndarray | None =
     return BothFeatures(values, 0, 0.0, mean, scale)
 
 
-def export_features(encoder: Encoder, tokens: Tokens, out: Folder, precision: str = "auto") -> float:
-    """Write values.npy (n, d) float16 into the folder, longest first; returns the seconds of all attempts."""
+def export_features(
+    encoder: Encoder, tokens: Tokens, out: Folder, precision: str = "auto", earlier: Sequence[Earlier] = ()
+) -> float:
+    """Write values.npy (n, d) float16 into the folder, longest first; returns the seconds of all attempts.
+
+    Rows of `earlier` features are copied, and only the other attributes are encoded.
+    """
     n, first = tokens.num_nodes, tokens.first
     device = next(encoder.parameters()).device
     encoder.eval()
@@ -117,7 +139,14 @@ def export_features(encoder: Encoder, tokens: Tokens, out: Folder, precision: st
         check_rows(kept, out.label, "features", ADVICE, ids)
         values[ids] = kept
 
-    values, seconds = pass_over(tokens, out, "values", (n, encoder.dim), device, compute, write)
+    there = np.zeros(n, bool)
+    for found in earlier:
+        there[found.nodes] = True
+    missing = np.flatnonzero((first == np.arange(n)) & ~there)
+    values, seconds = pass_over(tokens, out, "values", (n, encoder.dim), device, compute, write, nodes=missing)
+    for found in earlier:
+        for part in (slice(lo, lo + COPIED) for lo in range(0, len(found.nodes), COPIED)):
+            values[found.nodes[part]] = found.values[found.places[part]]
     again = np.flatnonzero(first != np.arange(n))
     for ids in (again[lo : lo + COPIED] for lo in range(0, len(again), COPIED)):
         values[ids] = values[first[ids]]
@@ -134,6 +163,7 @@ def pass_over(
     compute: Callable[..., Tensor],
     write: Callable[[np.ndarray, np.ndarray, Tensor], None],
     rows: Rows = lambda ids: ids,
+    nodes: np.ndarray | None = None,
 ) -> tuple[np.memmap, float]:
     """Send every distinct attribute through `compute`, longest first, into a float16 memory map; resumable.
 
@@ -143,13 +173,15 @@ def pass_over(
         compute: inputs of the encoder to a tensor, without gradients.
         write: puts such a tensor, of the nodes `ids` (b,), into the memory map.
         rows: which rows of it are those of some nodes; their own numbers by default.
+        nodes: (m,) of different attributes, instead of one node of every attribute.
 
     Returns:
         The memory map, and the seconds of all attempts.
     """
     most = CPU_TOKENS if device.type == "cpu" else GPU_TOKENS
     lengths = tokens.lengths
-    batches = length_batches(lengths, np.flatnonzero(tokens.first == np.arange(len(lengths))), BATCH_NODES, most)
+    nodes = np.flatnonzero(tokens.first == np.arange(len(lengths))) if nodes is None else nodes
+    batches = length_batches(lengths, nodes, BATCH_NODES, most)
     path, progress = out.path / f"{name}.npy", out.path / "progress.json"
     parts, before = _written_parts(path, progress, shape, batches, rows)
     done = parts[-1][0] if parts else 0

@@ -128,3 +128,13 @@ def test_explain_names_what_is_wrong(session, monkeypatch, capsys):
         with pytest.raises(SystemExit):
             main()
         assert message in capsys.readouterr().err
+
+
+def test_explain_imports_no_module_unless_trusted(session, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr("labeldeconv.runs.directory.RunDirectory.gnn", "somebody.elses:Net")
+    words = ["labeldeconv", "explain", str(session[0] / "runs" / "small"), "17"]
+    monkeypatch.setattr("sys.argv", words)
+    with pytest.raises(SystemExit) as stopped:
+        main()
+    assert stopped.value.code == 1
+    assert "its GNN is 'somebody.elses:Net', of a module; --trust lets it be imported" in capsys.readouterr().err

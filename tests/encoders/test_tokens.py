@@ -11,6 +11,7 @@ from labeldeconv.encoders.tokens import (
     Tokens,
     ahead,
     epoch_batches,
+    equal_rows,
     first_of_equal_rows,
     length_batches,
     tokens,
@@ -152,3 +153,15 @@ def test_distinct_attributes_of_some_nodes():
     alone = np.array([3, 1, 0])
     assert store.distinct(alone)[0] is alone
     assert store.distinct(alone)[1] is None
+
+
+def test_rows_of_other_tokens_are_found():
+    def store(*rows):
+        flat = np.array([x for row in rows for x in row], dtype=np.uint16)
+        return Tokens(flat, np.array([0, *np.cumsum([len(row) for row in rows])], dtype=np.int64), 0)
+
+    others = store([1, 2], [3], [], [2, 1], [3])
+    own = store([3], [9], [2, 1], [1, 2], [1, 2, 3], [])
+    assert equal_rows(own, np.arange(6), others).tolist() == [1, -1, 3, 0, -1, 2]
+    assert equal_rows(own, np.array([3, 1]), others).tolist() == [0, -1]
+    assert equal_rows(own, np.arange(6), store()).tolist() == [-1] * 6

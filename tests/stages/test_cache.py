@@ -247,3 +247,24 @@ def test_a_run_that_the_cache_cannot_note_is_complete(tmp_path, caplog):
     (tmp_path / "runs").write_text("in the way")
     Cache(tmp_path).remember(tmp_path / "run", ["k"])
     assert "the run is complete, but the cache does not know of it" in caplog.text
+
+
+def test_manifests_come_last_used_first_and_broken_ones_not_at_all(tmp_path, monkeypatch):
+    monkeypatch.setattr(module, "_SEEN", {})
+    cache = Cache(tmp_path)
+    for age, key in enumerate(["old", "older", "broken"]):
+        path, _, _ = make(cache, key)
+        os.utime(path / MANIFEST, (1e9 - age, 1e9 - age))
+    assert [key for key, _ in cache.manifests("demo")] == ["old", "older", "broken"]
+    (path / MANIFEST).unlink()
+    (path / MANIFEST).write_text("{}")
+    (tmp_path / "demo" / "half.partial").mkdir()
+    assert [key for key, _ in cache.manifests("demo")] == ["old", "older"]
+    assert cache.manifests("nothing") == []
+    assert cache.usable("demo", "old")[1]["values"] == {"x": 1}
+    assert cache.usable("demo", "broken") is None
+    assert cache.usable("demo", "none") is None
+    damaged = tmp_path / "demo" / "older" / "a.txt"
+    damaged.unlink()
+    damaged.write_text("contend")
+    assert cache.usable("demo", "older") is None

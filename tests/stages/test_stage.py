@@ -150,3 +150,18 @@ def test_a_cache_behind_a_link(tmp_path):
         fit("planted:40", "pne", out=tmp_path / f"run-{name}", cache=tmp_path / name, **given)
     first, second = ((tmp_path / f"run-{name}" / "logits.npy").read_bytes() for name in ("cache", "other"))
     assert first == second
+
+
+def test_kept_results_are_found_by_some_of_their_arguments(small_graph):
+    first, second = numbers(small_graph, 2.0), numbers(small_graph, 3.0)
+    assert {key for key, _ in numbers.kept()} == {first.made.key, second.made.key}
+    ((key, held),) = numbers.kept(factor=3.0)
+    assert key == second.made.key
+    assert held["factor"] == 3.0
+    assert list(numbers.kept(factor=4.0)) == []
+    opened = numbers.opened(key)
+    np.testing.assert_array_equal(opened.values, second.values)
+    assert opened.made.key == key
+    assert numbers.opened("0" * 24) is None
+    newer = stage(version=2)(numbers.function)
+    assert list(newer.kept()) == []

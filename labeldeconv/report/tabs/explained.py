@@ -11,10 +11,12 @@ from typing import Any
 import numpy as np
 
 from labeldeconv.errors import LabelDeconvError
+from labeldeconv.gnns.base import GNNS
 from labeldeconv.prediction.attribution import reach_of
 from labeldeconv.prediction.predictor import Predictor
 from labeldeconv.prediction.reach import within
 from labeldeconv.progress import logger
+from labeldeconv.registry import imports_trusted
 from labeldeconv.report.source import Entry
 from labeldeconv.report.wording import shortened
 
@@ -26,12 +28,13 @@ TOP = 6  # neighbours of a node
 ID = 60  # characters
 
 
-def explained(entry: Entry | None, chosen: np.ndarray, test: np.ndarray) -> dict[int, Any]:
+def explained(entry: Entry, chosen: np.ndarray, test: np.ndarray) -> dict[int, Any]:
     """By place in `chosen` (m,): [class, logit, baseline, contributions by hop, neighbours, others, labels].
 
-    Test nodes (k,) come first. A run that cannot be restored, such as one of a GNN that was an object, has none.
+    Test nodes (k,) come first. A run that cannot be restored, such as one of a GNN that was an object or of a
+    module that is not trusted, has none.
     """
-    if entry is None or not entry.runs:
+    if not entry.runs or not (entry.runs[0].gnn in GNNS or imports_trusted()):
         return {}
     try:
         predictor = Predictor(entry.runs[0])

@@ -5,6 +5,7 @@ import pytest
 
 from labeldeconv import Predictor, fit, planted
 from labeldeconv.propagation.adjacency import Adjacency
+from labeldeconv.registry import trusting
 from labeldeconv.report.source import open_source
 from labeldeconv.report.tabs import explained as module
 from labeldeconv.report.tabs.explained import explained
@@ -52,6 +53,17 @@ def test_the_explorer_says_how_many(run):
 
 
 def test_a_run_that_cannot_be_restored_has_none(tmp_path):
-    write_run(tmp_path, ring())
-    source = open_source(tmp_path)
+    write_run(tmp_path / "a", ring())
+    source = open_source(tmp_path / "a")
     assert explained(source.reference, np.arange(60), source.graph.split.test) == {}
+
+
+def test_a_module_is_imported_only_where_it_is_trusted(run, monkeypatch):
+    source, opened = open_source(run), []
+    monkeypatch.setattr(type(source.runs[0]), "gnn", "somebody.elses:Net")
+    monkeypatch.setattr(module, "Predictor", lambda run: opened.append(run) or Predictor(run))
+    assert explained(source.reference, np.arange(80), source.graph.split.test) == {}
+    assert not opened
+    with trusting():
+        explained(source.reference, np.arange(80), source.graph.split.test)
+    assert opened
