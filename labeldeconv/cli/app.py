@@ -19,6 +19,7 @@ from typer.core import TyperGroup
 
 from labeldeconv.cli.analyze import analyze
 from labeldeconv.cli.doctor import doctor
+from labeldeconv.cli.elsewhere import export
 from labeldeconv.cli.housekeeping import cache
 from labeldeconv.cli.listing import list_names, list_settings
 from labeldeconv.cli.new_nodes import explain, predict
@@ -267,15 +268,7 @@ def inspect(
         console.print(Text.assemble(("warning", "yellow"), " ", printable(warning)), soft_wrap=True)
 
 
-@app.command()
-def export(
-    run: Annotated[Path, typer.Argument(help="A run directory.")],
-    out: Annotated[Path, typer.Argument(help="A file that ends in .parquet, .npy or .safetensors.")],
-) -> None:
-    """Write features and predictions of a run with the node ids."""
-    from labeldeconv.runs.export import export_run
-
-    console.print(str(export_run(run, out)), soft_wrap=True)
+app.command("export")(export)
 
 
 @app.command()

@@ -31,10 +31,10 @@ class ProteinEncoder(TextEncoder):
 
     def __init__(self, model: nn.Module, tokenizer: Any, config: EncoderConfig, layout: Layout | None = None) -> None:
         super().__init__(model, tokenizer, config, layout)
-        self._ids = residue_ids(tokenizer)  # (256,)
+        self.residue_table = residue_ids(tokenizer)  # (256,)
         around = list(tokenizer("A")["input_ids"])
-        place = around.index(self._ids[ord("A")])
-        self._ends = (around[:place], around[place + 1 :])  # ProtT5 has an end token alone
+        place = around.index(self.residue_table[ord("A")])
+        self.ends = (around[:place], around[place + 1 :])  # ProtT5 has an end token alone
 
     def forward(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
         """Tokens (b, t) and mask (b, t) to features (b, d): mean over the residues of the last layer."""
@@ -42,15 +42,15 @@ class ProteinEncoder(TextEncoder):
         if self.readout.modes == ("first",):
             return self.readout(hidden, attention_mask)
         kept = attention_mask.clone()
-        for token in (*self._ends[0], *self._ends[1]):
+        for token in (*self.ends[0], *self.ends[1]):
             kept = kept * (input_ids != token)
         return self.readout(hidden, kept)
 
     def tokenize(self, texts: Sequence[str], max_tokens: int) -> list[list[int]]:
         """Begin token, one token per residue, end token; the sequence is cut to `max_tokens` in all."""
-        begin, end = self._ends
+        begin, end = self.ends
         most = min(max_tokens, max_positions(self.model)) - len(begin) - len(end)
-        return [[*begin, *ids[:most], *end] for ids in residues_to_ids(texts, self._ids)]
+        return [[*begin, *ids[:most], *end] for ids in residues_to_ids(texts, self.residue_table)]
 
 
 def residues_to_ids(texts: Sequence[str], table: np.ndarray) -> list[list[int]]:

@@ -49,7 +49,7 @@ def export(graph: AttributedGraph, features: np.ndarray, logits: np.ndarray | No
     out = Path(out)
     if out.suffix not in FORMATS:
         raise DataError(f"{out}: a name that ends in {', '.join(FORMATS)} expected")
-    _refuse_runs(out)
+    refuse_runs(out)
     temporary = out.with_name(f".{out.stem}.tmp{out.suffix}")
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
@@ -66,7 +66,7 @@ def export(graph: AttributedGraph, features: np.ndarray, logits: np.ndarray | No
     return out
 
 
-def _refuse_runs(out: Path) -> None:
+def refuse_runs(out: Path) -> None:
     """Nothing is written into the directory of a run or a comparison: its own files have such names too."""
     for folder in Path(os.path.abspath(out)).parents:  # noqa: PTH100 (a loop of links is no reason to fail here)
         if any((folder / name).is_file() for name in (RESULT, COMPARISON)):

@@ -1,0 +1,1 @@
+"""A trained run taken elsewhere: as ONNX files, or as a repository in Hugging Face's layout."""
