@@ -52,7 +52,7 @@ def load_encoder(config: EncoderConfig) -> Encoder:
         return _OWN[name](config)
     if ":" in name and "=" not in name and not folder.exists():
         return _made(name, config)
-    if "=" in name or (folder / COLUMNS).is_file():
+    if ("=" in name and not folder.is_dir()) or (folder / COLUMNS).is_file():
         return load_columns(config, load_encoder)
     if name.startswith("unirep-") or (folder / WEIGHTS).is_file():
         return load_unirep(config)
@@ -201,7 +201,7 @@ def wrapped(model: Any, config: EncoderConfig) -> Encoder:
 
 def _state(name: str) -> tuple[Any, ...]:
     """What an encoder's name stands for now: its files' sizes and times, or its function; of every column."""
-    if "=" in name:
+    if "=" in name and not Path(name).is_dir():
         specs = (part.partition("=")[2].strip().removeprefix(IMAGE) for part in name.split(","))
         return tuple(_state(spec) for spec in specs)
     if name in _OWN:

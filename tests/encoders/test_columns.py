@@ -202,3 +202,15 @@ def test_end_to_end(tmp_path):
     )
     assert result.features.shape == (60, 34)
     assert result.test > 0.7
+
+
+def test_a_folder_names_no_encoder_of_its_own(name, texts, tmp_path):
+    """Whoever wrote columns.json could otherwise name a module that is imported."""
+    load_encoder(EncoderConfig(name=name)).save(tmp_path / "saved")
+    path = tmp_path / "saved" / "columns.json"
+    held = json.loads(path.read_text())
+    path.write_text(json.dumps({**held, "title": "antigravity:x"}))
+    with pytest.raises(
+        DataError, match=r"columns.json: '', 'image:', 'number' or 'category' expected, got 'antigravity:x"
+    ):
+        load_encoder(EncoderConfig(name=str(tmp_path / "saved")))
