@@ -18,7 +18,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from safetensors.torch import load_file
 
 from labeldeconv.encoders.pretrained import Pretrained, Weights
 from labeldeconv.encoders.tokens import tokens
@@ -30,7 +29,8 @@ from labeldeconv.graph.task import Task
 from labeldeconv.graph.texts import Texts
 from labeldeconv.prediction.explanation import Explanation
 from labeldeconv.prediction.predictor import Predicted, Predictor
-from labeldeconv.prediction.restored import check_imports
+from labeldeconv.prediction.pushed import CARD, PushedRun, TextPredictor
+from labeldeconv.prediction.restored import check_imports, load_weights
 from labeldeconv.propagation.adjacency import Adjacency
 from labeldeconv.runs.directory import RunDirectory
 from labeldeconv.runs.fit import Parts, fit_config, settings_from
@@ -155,7 +155,7 @@ class LabelDeconvolution:
     def decision_function(self, graph: AttributedGraph | None = None) -> np.ndarray:
         """Logits (n, c) of all nodes of the graph of `fit`, or of another one, which is encoded first."""
         self._check_fitted()
-        if graph is None or graph.content_key == self.run_.graph.content_key:
+        if graph is None or self._is_own(graph):
             return self.run_.logits
         return self._forward(graph, self.transform(graph))
 
@@ -165,7 +165,7 @@ class LabelDeconvolution:
         if graph is None:
             return self.run_.features
         if isinstance(graph, AttributedGraph):
-            if graph.content_key == self.run_.graph.content_key:
+            if self._is_own(graph):
                 return self.run_.features
             if self.run_.method == "given":
                 if graph.features is None:
@@ -194,13 +194,34 @@ class LabelDeconvolution:
     @classmethod
     def load(cls, folder: str | Path) -> LabelDeconvolution:
         """A fitted model from a folder written by `save`, or from any run directory."""
+        if (Path(folder) / CARD).is_file():
+            return cls.from_pretrained(folder)
         run = RunDirectory.open(folder)
         check_imports(run)
+        return cls._of(run, run.settings["encoder"]["name"], run.gnn)
+
+    @classmethod
+    def from_pretrained(cls, source: str | Path, gnn: Any = None, revision: str | None = None) -> LabelDeconvolution:
+        """A model from what `labeldeconv push` wrote: a folder, or USER/NAME of a hub. Nothing in it is executed.
+
+        Pushed with its graph it is the whole model. Without, `transform(texts)` and `predict(texts=...)`, which psi
+        answers, work, and `predict(graph)` for a graph that is given.
+
+        Args:
+            source: a folder, or the id of a repository, which is downloaded.
+            gnn: the class or object that the GNN was given as; None where it has a name.
+            revision: of the repository.
+        """
+        run = PushedRun.find(source, gnn, revision)
+        return cls._of(run, str(run.path), run.gnn if gnn is None else gnn)
+
+    @classmethod
+    def _of(cls, run: RunDirectory, encoder: str, gnn: Any) -> LabelDeconvolution:
         labels = run.settings["labels"]
         model = cls(
             method=run.method,
-            encoder=run.settings["encoder"]["name"],
-            gnn=run.gnn,
+            encoder=encoder,
+            gnn=gnn,
             alpha="auto" if labels["gamma"] == "auto" else labels["alpha"],
             hops=labels["hops"],
             seed=run.seed,
@@ -215,13 +236,18 @@ class LabelDeconvolution:
     def _take(self, run: RunDirectory) -> None:
         self.run_ = run
         gnn, encoder = (None if isinstance(x, str | Path) else x for x in (self.gnn, self.encoder))
-        self.predictor_ = Predictor(run, gnn, encoder, self._cache())
+        kind = Predictor if run.has_graph else TextPredictor
+        self.predictor_ = kind(run, gnn, encoder, self._cache())
         self.gamma_ = run.gamma
-        self.classes_ = run.graph.class_names
+        self.classes_ = run.class_names
 
     @property
     def _task(self) -> Task:
-        return Task.of(self.run_.graph)
+        return self.run_.task
+
+    def _is_own(self, graph: AttributedGraph) -> bool:
+        """Whether a graph is the one of `fit`."""
+        return self.run_.has_graph and graph.content_key == self.run_.graph.content_key
 
     def _check_fitted(self) -> None:
         if not hasattr(self, "run_"):
@@ -256,7 +282,7 @@ class LabelDeconvolution:
             raise ConfigError("gnn.inputs 'both': a run keeps one of the two encoders; another graph needs 'learned'")
         module = None if isinstance(self.gnn, str | Path) else self.gnn
         gnn: GNN = Architecture.of(config.gnn, module).build(x.shape[1], len(self.classes_))
-        gnn.load_state_dict(load_file(self.run_.gnn_weights))
+        load_weights(gnn, self.run_.gnn_weights)
         if gnn.label_hops or gnn.reads_labels:
             option = "label_hops 0" if gnn.label_hops else "label_inputs false"
             raise ConfigError(f"{config.gnn.name}: label inputs of another graph are not known; {option} expected")

@@ -19,7 +19,7 @@ from typer.core import TyperGroup
 
 from labeldeconv.cli.analyze import analyze
 from labeldeconv.cli.doctor import doctor
-from labeldeconv.cli.elsewhere import export
+from labeldeconv.cli.elsewhere import export, push
 from labeldeconv.cli.housekeeping import cache
 from labeldeconv.cli.listing import list_names, list_settings
 from labeldeconv.cli.new_nodes import explain, predict
@@ -269,6 +269,7 @@ def inspect(
 
 
 app.command("export")(export)
+app.command("push")(push)
 
 
 @app.command()

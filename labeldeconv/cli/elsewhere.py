@@ -1,4 +1,4 @@
-"""`labeldeconv export`: a run's features and predictions as a table, or its model as ONNX files."""
+"""`labeldeconv export` and `push`: a run as a table, as ONNX files, or as a repository of a hub."""
 
 from __future__ import annotations
 
@@ -40,4 +40,34 @@ def export(
     models = ", ".join(name for name in told.files if name.endswith(".onnx"))
     for line in (f"{told.folder}: {models}", *([str(told.int8)] if told.int8 else []), *told.notes):
         console.print(line, soft_wrap=True, highlight=False, markup=False)
+    return None
+
+
+def push(
+    run: Annotated[Path, typer.Argument(help="A run directory.")],
+    name: Annotated[str | None, typer.Argument(help="USER/NAME of a repository on the Hugging Face hub.")] = None,
+    folder: Annotated[Path | None, typer.Option(help="Write the repository into this new folder instead.")] = None,
+    with_graph: Annotated[
+        bool, typer.Option("--with-graph", help="Also texts, labels and edges of the graph.")
+    ] = False,
+    public: Annotated[bool, typer.Option("--public", help="A new repository is private unless this is given.")] = False,
+    license: Annotated[str, typer.Option(help="For the model card: mit, apache-2.0, cc-by-4.0, ...")] = "unknown",
+    as_json: AsJson = False,
+) -> None:
+    """Upload encoder, psi, GNN and a model card to a hub, or write them as a folder; `from_pretrained` loads them."""
+    if (name is None) == (folder is None):
+        raise ConfigError("push: one of USER/NAME and --folder DIR expected")
+    if folder is not None:
+        from labeldeconv.sharing.repository import write_repository
+
+        written = str(write_repository(run, folder, with_graph, license))
+    else:
+        from labeldeconv.sharing.hub import push_run
+
+        assert name is not None
+        written = push_run(run, name, not public, with_graph, license)
+    if as_json:
+        return print_json({"out": written, "with_graph": with_graph})
+    graph = "with its graph, texts and labels" if with_graph else "without the graph: no texts, no labels"
+    console.print(f"{written} ({graph})", soft_wrap=True, highlight=False, markup=False)
     return None

@@ -63,13 +63,10 @@ def explain(
     """Say which hop and which neighbours carried the prediction of a node."""
     from labeldeconv.errors import ConfigError
     from labeldeconv.prediction.predictor import Predictor
-    from labeldeconv.registry import imports_trusted
 
     if nodes is None and (edges or features):
         raise ConfigError("explain: --edges and --features belong to new nodes; --nodes expected with them")
     predictor = Predictor.load(run)
-    if ":" in predictor.run.gnn and not imports_trusted():
-        raise ConfigError(f"{run}: its GNN is '{predictor.run.gnn}', of a module; --trust lets it be imported")
     new = None if nodes is None else predictor.read_tables(nodes, edges, features)
     told = predictor.explain_nodes(node, new, of, top)
     if as_json:

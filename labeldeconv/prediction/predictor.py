@@ -106,7 +106,7 @@ class Predictor:
 
     def __init__(self, run: RunDirectory, gnn: Any = None, encoder: Any = None, cache: Cache | None = None) -> None:
         self.run, self._gnn, self._encoder, self._cache = run, gnn, encoder, cache
-        self.task = Task.of(run.graph)
+        self.task = run.task
         self.reads_features = run.method == "given"
 
     @classmethod
@@ -181,7 +181,7 @@ class Predictor:
     ) -> NewNodes:
         """New nodes as `predict` takes them, numbered and checked."""
         given: Any = None if features is None else np.asarray(features)
-        rows: Any = None if texts is None else [_attribute(text) for text in texts]
+        rows: Any = None if texts is None else [attribute(text) for text in texts]
         wanted_one, other = (given, rows) if self.reads_features else (rows, given)
         if wanted_one is None or other is not None:
             wanted = "features (m, d)" if self.reads_features else "texts, and no features,"
@@ -238,8 +238,7 @@ class Predictor:
             logits[lone] = psi_logits_of(psi, features[lone])
             probabilities[lone] = self._probabilities(logits[lone], temperature)
         by = ["psi" if one else "gnn" for one in lone]
-        names = self.run.graph.class_names
-        return Predicted(new.ids, names, logits, probabilities, features, by, self.task)
+        return Predicted(new.ids, self.run.class_names, logits, probabilities, features, by, self.task)
 
     def explain(
         self,
@@ -307,7 +306,7 @@ def _check_numbers(what: str, values: np.ndarray, rows: int, width: int) -> None
         raise DataError(f"predict: {what} of row {wrong[0]} are not finite numbers ({len(wrong)} rows in all)")
 
 
-def _attribute(value: Any) -> str:
+def attribute(value: Any) -> str:
     """A text, or a record as JSON; a missing text is empty."""
     if value is None:
         return ""

@@ -107,7 +107,7 @@ def restored_psi(run: RunDirectory, gnn: Any = None) -> nn.Module | None:
     weights = run.psi_weights
     if weights is None:
         return None
-    config, d, c = run.config(), run.features.shape[1], run.graph.num_classes
+    config, d, c = run.config(), run.dim, run.task.num_classes
     try:
         with safe_open(weights, framework="pt") as file:
             linear = set(file.keys()) == {"weight", "bias"}
@@ -118,7 +118,7 @@ def restored_psi(run: RunDirectory, gnn: Any = None) -> nn.Module | None:
     else:
         norm = "batch" if run.method.startswith("joint") else config.train.psi_norm  # joint: the GNN itself
         head = PsiHead(Architecture.of(config.gnn, gnn), c, norm).build(d, nn.Identity(), np.empty(0))
-    _load(head.gnn if isinstance(head, Psi) else head, weights)
+    load_weights(head.gnn if isinstance(head, Psi) else head, weights)
     return head.eval()
 
 
@@ -162,7 +162,7 @@ def restored_graph_model(run: RunDirectory, inputs: GNNInputs, given: Any = None
     config, graph = run.config(), run.graph
     x = inputs(run.features)
     gnn: GNN = Architecture.of(config.gnn, given).build(x.shape[1], graph.num_classes)
-    _load(gnn, run.gnn_weights)
+    load_weights(gnn, run.gnn_weights)
     if gnn.reads_labels:
         raise ConfigError(
             f"{run.path}: {config.gnn.name} with label_inputs reads its own predictions of the whole graph; new nodes "
@@ -198,15 +198,19 @@ def _label_sources(run: RunDirectory, gnn: GNN) -> np.ndarray | None:
     return np.nan_to_num(Task.of(run.graph).targets(run.graph.train_labels))
 
 
-def _load(module: nn.Module, weights: Path) -> None:
-    """Load weights, and refuse those that would make every prediction NaN."""
+def load_weights(module: nn.Module, weights: Path) -> None:
+    """Load weights, and refuse those of another module and those that would make every prediction NaN."""
     try:
         held = load_file(weights)
     except SafetensorError as error:
         raise _no_weights(weights, error) from None
     if wrong := [name for name, tensor in held.items() if not tensor.isfinite().all()]:
         raise DataError(f"{weights}: weights that are not finite in {', '.join(wrong[:5])}; the training has diverged")
-    module.load_state_dict(held)
+    try:
+        module.load_state_dict(held)
+    except RuntimeError as error:  # names and shapes, one a line
+        told = str(error).splitlines()
+        raise DataError(f"{weights}: not the weights of the settings' {type(module).__name__}", told[1:6]) from None
 
 
 def _no_weights(path: Path, error: SafetensorError) -> DataError:

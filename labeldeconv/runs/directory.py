@@ -336,6 +336,26 @@ class RunDirectory:
         """The graph of the run."""
         return AttributedGraph.load(self.path / "graph")
 
+    @property
+    def has_graph(self) -> bool:
+        """Whether the graph is there; a run without it was pushed without it (prediction/pushed.py)."""
+        return True
+
+    @property
+    def task(self) -> Task:
+        """The task that the labels pose."""
+        return Task.of(self.graph)
+
+    @property
+    def class_names(self) -> list[str]:
+        """c names."""
+        return self.graph.class_names
+
+    @property
+    def dim(self) -> int:
+        """d, the width of the features."""
+        return self.features.shape[1]
+
     @cached_property
     def features(self) -> np.ndarray:
         """X of the method (n, d), memory-mapped."""

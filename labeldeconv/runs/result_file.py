@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import math
 from pathlib import Path, PurePosixPath
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
@@ -83,6 +83,26 @@ class _Run(_Held):
     files: dict[Inside, Annotated[list[int | str], Field(min_length=2, max_length=2)]]
 
 
+class _Calibration(_Held):
+    temperature: Annotated[float, Field(gt=0, allow_inf_nan=False)]
+
+
+class _Model(_Held):
+    """What predicting needs of a graph that was not pushed."""
+
+    task: Literal["multiclass", "multilabel"]
+    class_names: Annotated[list[str], Field(min_length=1)]
+    dim: Annotated[int, Field(ge=1)]
+    psi_temperature: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None
+
+
+class _Pushed(_Run):
+    """labeldeconv.json of a pushed folder."""
+
+    calibration: _Calibration
+    model: _Model
+
+
 class _Spread(_Held):
     mean: Score
     std: Score
@@ -128,6 +148,13 @@ def read_result(path: Path, version: int) -> dict[str, Any]:
     held = _of_format(path, version)
     checked = _checked(_Run, held, path)
     return {**held, "val": checked.val, "test": checked.test}
+
+
+def read_pushed(path: Path, version: int) -> dict[str, Any]:
+    """The values of labeldeconv.json of this format: those of result.json, and `model`."""
+    held = read_result(path, version)
+    _checked(_Pushed, held, path)
+    return held
 
 
 def read_comparison(path: Path, version: int) -> dict[str, Any]:

@@ -1,6 +1,9 @@
-"""`labeldeconv export`: its options and messages. What is written: tests/runs/test_export.py, tests/sharing."""
+"""`labeldeconv export` and `push`: options and messages. What is written: tests/runs/test_export.py, tests/sharing."""
 
 import json
+import re
+import shutil
+from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
@@ -43,3 +46,35 @@ def test_what_was_not_written_and_what_8_bits_cost_is_said(tmp_path, monkeypatch
     assert printed == [f"{tmp_path}: encoder.onnx", str(loss), "no gnn.onnx: gcn reads [the] graph"]
     held = json.loads(run("export", "RUN", "--onnx", tmp_path, "--json"))
     assert (held["int8"]["cosine"], held["files"], held["notes"]) == (0.99, told.files, told.notes)
+
+
+@pytest.mark.parametrize("graph", [False, True])
+def test_push_into_a_folder_says_what_is_in_it(ld_run, tmp_path, graph):
+    words = ["push", ld_run, "--folder", tmp_path / "model", *(["--with-graph"] if graph else [])]
+    told = run(*words).strip()
+    wanted = "with its graph, texts and labels" if graph else "without the graph: no texts, no labels"
+    assert told == f"{tmp_path / 'model'} ({wanted})"
+    assert (tmp_path / "model" / "graph").is_dir() == graph
+
+
+def test_push_as_json_and_its_licence(ld_run, tmp_path):
+    told = json.loads(run("push", ld_run, "--folder", tmp_path / "model", "--license", "cc-by-4.0", "--json"))
+    assert told == {"out": str(tmp_path / "model"), "with_graph": False}
+    assert "\nlicense: cc-by-4.0\n" in (tmp_path / "model" / "README.md").read_text()
+
+
+@pytest.mark.parametrize("words", [["RUN"], ["RUN", "someone/papers", "--folder", "x"]])
+def test_push_goes_to_one_place(words):
+    with pytest.raises(ConfigError, match="push: one of USER/NAME and --folder DIR expected"):
+        run("push", *words)
+
+
+def test_the_session_of_the_docs(ld_run, tmp_path, monkeypatch):
+    """The first command and the Python of docs/serving.md, "On a hub"."""
+    section = (Path(__file__).parents[2] / "docs" / "serving.md").read_text().partition("## On a hub")[2]
+    monkeypatch.chdir(tmp_path)
+    shutil.copytree(ld_run, "runs/small")
+    run(*re.search(r"\n    labeldeconv ([^#\n]*)", section)[1].split())
+    held: dict = {}
+    exec(re.search(r"```python\n(.*?)```", section, re.S)[1], held)
+    assert (held["features"].shape, held["probabilities"].shape) == ((1, 32), (1, 10))
