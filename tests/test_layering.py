@@ -17,7 +17,7 @@ TESTS = Path(__file__).parent
 # From top to bottom; a room imports only from lower layers. Rooms of one layer never import each other.
 LAYERS = [
     ["cli"],
-    ["report", "estimator", "sharing"],
+    ["report", "estimator", "serving", "sharing"],
     ["analysis", "prediction", "testing"],
     ["runs"],
     ["methods"],

@@ -47,6 +47,7 @@ from labeldeconv.cli.terminal import (
     print_tree,
     settings_of,
 )
+from labeldeconv.cli.web import serve
 from labeldeconv.errors import ConfigError, DataError, LabelDeconvError, plainly
 from labeldeconv.progress import printable, show
 from labeldeconv.settings.models import Config
@@ -294,6 +295,7 @@ def verify(
 
 app.command("predict")(predict)
 app.command("explain")(explain)
+app.command("serve")(serve)
 
 
 @app.command()

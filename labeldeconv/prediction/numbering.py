@@ -45,12 +45,16 @@ class NewNodes:
 
 @dataclass(frozen=True)
 class Places:
-    """How messages name the rows of nodes and edges: 'new.csv, line 4', or 'node 3'."""
+    """How messages name the rows of nodes and edges: 'new.csv, line 4', or 'node 3'.
+
+    `suggests` looks for the id nearest to an unknown one, which takes up to a second among many.
+    """
 
     nodes: str = "nodes"
     edges: str = "edges"
     node: Place = field(default=lambda row: f"node {row}")
     edge: Place = field(default=lambda row: f"edge {row}")
+    suggests: bool = True
 
 
 class Numbers:
@@ -123,7 +127,7 @@ def numbered(
         told = _told(
             list(unknown), places.edges, "edges name a node that is neither new nor in the graph", places.edge, unknown
         )
-        wrong += [f"{told[0]}; {_hint(next(iter(unknown.values())), known)}"]
+        wrong += [f"{told[0]}; {_hint(next(iter(unknown.values())), known, places.suggests)}"]
     between = [row for row in range(len(pairs)) if row not in unknown and (out[:, row] < n).all()]
     wrong += _told(
         between, places.edges, "edges join two nodes of the graph; one end of a new edge is new", places.edge
@@ -143,9 +147,9 @@ def _told(
     return [f"{where}: {len(rows)} {what}: {', '.join(shown)}{dots}"]
 
 
-def _hint(name: str, known: Numbers) -> str:
+def _hint(name: str, known: Numbers, suggests: bool) -> str:
     """The nearest id, without the list of all."""
-    told = nearest(name, known.some()).partition("known:")[0].strip()
+    told = nearest(name, known.some()).partition("known:")[0].strip() if suggests else ""
     return told or f"the graph has {known.graph.num_nodes} nodes, such as '{known.graph.node_id(0)}'"
 
 

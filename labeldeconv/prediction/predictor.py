@@ -26,7 +26,7 @@ from labeldeconv.prediction.attribution import of_psi
 from labeldeconv.prediction.explanation import Explanation, class_number, in_words
 from labeldeconv.prediction.logits import GraphModel, Mode
 from labeldeconv.prediction.new_tables import read_new_nodes
-from labeldeconv.prediction.numbering import NewNodes, Numbers, numbered
+from labeldeconv.prediction.numbering import NewNodes, Numbers, Places, numbered
 from labeldeconv.prediction.restored import (
     GNNInputs,
     TextFeatures,
@@ -178,8 +178,9 @@ class Predictor:
         ids: Sequence[Any] | None = None,
         features: np.ndarray | None = None,
         edge_features: np.ndarray | None = None,
+        places: Places | None = None,
     ) -> NewNodes:
-        """New nodes as `predict` takes them, numbered and checked."""
+        """The nodes and edges of `predict`, numbered and checked; `places` says how messages name them."""
         given: Any = None if features is None else np.asarray(features)
         rows: Any = None if texts is None else [attribute(text) for text in texts]
         wanted_one, other = (given, rows) if self.reads_features else (rows, given)
@@ -190,9 +191,11 @@ class Predictor:
         names = [f"new-{i}" for i in range(count)] if ids is None else list(ids)
         if len(names) != count:
             raise DataError(f"predict: as many ids as nodes expected, got {len(names)} for {count}")
-        called, numbers = numbered(self.known, names, [(a, b) for a, b in edges])
+        called, numbers = numbered(self.known, names, [(a, b) for a, b in edges], places)
         values = None if edge_features is None else np.asarray(edge_features, np.float32)
-        return NewNodes(called, rows, numbers, given, values)
+        new = NewNodes(called, rows, numbers, given, values)
+        self._check(new)
+        return new
 
     def predict_tables(
         self,
@@ -220,7 +223,7 @@ class Predictor:
         )
 
     def predict_nodes(self, new: NewNodes, mode: Mode = "exact", alone: Alone = "psi") -> Predicted:
-        """The same for nodes that are numbered already."""
+        """The same for nodes that are numbered already; features in place of their texts may be encoded before."""
         if mode not in get_args(Mode) or alone not in get_args(Alone):
             raise ConfigError(f"predict: mode {get_args(Mode)} and alone {get_args(Alone)} expected, got {mode, alone}")
         self._check(new)

@@ -51,14 +51,21 @@ class TextFeatures:
 
     def __call__(self, texts: list[str]) -> np.ndarray:
         """Features (m, d) of m texts."""
-        rows = self.encoder.tokenize(texts, self.max_tokens) if texts else []
+        return self.of_tokens(self.tokenize(texts))
+
+    def tokenize(self, texts: list[str]) -> list[list[int]]:
+        """The token ids of m texts, each cut to the run's `max_tokens`."""
+        return self.encoder.tokenize(texts, self.max_tokens) if texts else []
+
+    def of_tokens(self, rows: list[list[int]]) -> np.ndarray:
+        """Features (m, d) of m texts by their token ids."""
         lengths = np.array([len(row) for row in rows], dtype=np.int64)
         flat = np.array([token for row in rows for token in row], dtype=np.int64)
         tokens = Tokens(flat, np.concatenate([[0], np.cumsum(lengths)]), self.encoder.pad_id)
-        out = np.empty((len(texts), self.encoder.dim), np.float16)
+        out = np.empty((len(rows), self.encoder.dim), np.float16)
         with torch.inference_mode():
             computing = self._computing(tokens)
-            for ids in length_batches(lengths, np.arange(len(texts)), BATCH_NODES, CPU_TOKENS):
+            for ids in length_batches(lengths, np.arange(len(rows)), BATCH_NODES, CPU_TOKENS):
                 with computing:
                     out[ids] = self.encoder(*tokens.batch(ids)).float().numpy()
         return out

@@ -1,0 +1,193 @@
+"use strict";
+/* A text and its neighbors to a prediction. All that comes from the server is written through textContent. */
+(() => {
+  const $ = (id) => document.getElementById(id), root = document.documentElement;
+  const SHOWN = 10, LEFT_OUT = 12; // classes in the table; neighbors that are left out in turn
+  let run = null, chosen = [], hits = [], at = -1, asked = 0, waiting = 0;
+
+  const html = (tag, name, parent, text) => {
+    const node = document.createElement(tag);
+    if (name) node.className = name;
+    if (text !== undefined) node.textContent = text;
+    if (parent) parent.append(node);
+    return node;
+  };
+  const percent = (p) => `${(100 * p).toFixed(1)}%`;
+  const token = () => { try { return sessionStorage.labeldeconvToken || ""; } catch { return $("token").value; } };
+
+  const ask = async (path, body) => {
+    const headers = token() ? { Authorization: `Bearer ${token()}` } : {};
+    if (body) headers["Content-Type"] = "application/json";
+    const answer = await fetch(path, { method: body ? "POST" : "GET", headers, body: body ? JSON.stringify(body) : undefined });
+    const told = await answer.json();
+    if (answer.ok) return told;
+    if (answer.status === 401) { $("locked").hidden = false; $("asking").hidden = true; }
+    throw new Error(told.errors.map((e) => (e.field ? `${e.field}: ${e.message}` : e.message)).join("; "));
+  };
+
+  const start = async () => {
+    try { run = await ask("run"); } catch (error) { if ($("locked").hidden) $("wrong").textContent = error.message; return; }
+    $("locked").hidden = true;
+    $("asking").hidden = false;
+    $("name").textContent = run.data;
+    $("meta").replaceChildren();
+    for (const fact of [run.method, run.gnn, `${run.nodes.toLocaleString("en")} nodes`, `${run.class_names.length} classes`]) html("span", "", $("meta"), fact);
+    const fields = $("attributes");
+    fields.replaceChildren();
+    for (const name of run.columns || [run.features ? `${run.features} numbers, separated by commas` : run.attributes === "sequence" ? "Sequence" : "Text"]) {
+      const label = html("label", "", fields, name);
+      const box = html(run.columns ? "input" : "textarea", "attribute", label);
+      box.maxLength = run.limits.text;
+      box.spellcheck = false;
+    }
+    if (run.edge_features) {
+      $("search").disabled = true;
+      $("count").textContent = "This GNN reads features of edges: neighbors are given by programs alone.";
+    }
+  };
+
+  const attributes = () => {
+    const values = [...document.querySelectorAll(".attribute")].map((box) => box.value);
+    if (run.columns) return { text: Object.fromEntries(run.columns.map((name, i) => [name, values[i]])) };
+    if (run.features) return { features: values[0].split(",").map(Number) };
+    return { text: values[0] };
+  };
+
+  // Search: a list under the field, by mouse or arrow keys.
+  const closeHits = () => { hits = []; at = -1; $("hits").hidden = true; $("hits").replaceChildren(); $("search").setAttribute("aria-expanded", "false"); };
+  const mark = (i) => {
+    at = i;
+    [...$("hits").children].forEach((item, k) => { item.setAttribute("aria-selected", k === i); if (k === i) item.scrollIntoView({ block: "nearest" }); });
+  };
+  const choose = (node) => {
+    if (!chosen.some((other) => other.id === node.id)) chosen.push(node);
+    $("search").value = "";
+    $("count").textContent = "";
+    closeHits();
+    drawChosen();
+  };
+  const drawChosen = () => {
+    $("chosen").replaceChildren();
+    for (const node of chosen) {
+      const item = html("li", "", $("chosen"));
+      html("b", "", item, node.id);
+      html("span", "", item, node.text);
+      const away = html("button", "", item, "×");
+      away.type = "button";
+      away.setAttribute("aria-label", `Remove ${node.id}`);
+      away.addEventListener("click", () => { chosen = chosen.filter((other) => other !== node); drawChosen(); });
+    }
+  };
+  const search = async () => {
+    const query = $("search").value.trim(), own = ++asked;
+    if (!query) { $("count").textContent = ""; return closeHits(); }
+    try {
+      const found = await ask(`nodes?limit=20&q=${encodeURIComponent(query.slice(0, 200))}`);
+      if (own !== asked) return;
+      hits = found.nodes;
+      $("count").textContent = hits.length ? "" : found.complete ? "no node found" : "no node found in the first texts";
+      $("hits").replaceChildren();
+      hits.forEach((node) => {
+        const item = html("li", "", $("hits"));
+        item.setAttribute("role", "option");
+        html("b", "", item, node.id);
+        html("span", "", item, node.text);
+        item.addEventListener("click", () => choose(node));
+      });
+      $("hits").hidden = !hits.length;
+      $("search").setAttribute("aria-expanded", String(hits.length > 0));
+      mark(hits.length ? 0 : -1);
+    } catch (error) { $("count").textContent = error.message; }
+  };
+  $("search").addEventListener("input", () => { clearTimeout(waiting); waiting = setTimeout(search, 150); });
+  $("search").addEventListener("keydown", (event) => {
+    if (event.key === "Enter") { event.preventDefault(); if (at >= 0) choose(hits[at]); }
+    else if (event.key === "Escape") closeHits();
+    else if (hits.length && (event.key === "ArrowDown" || event.key === "ArrowUp")) {
+      event.preventDefault();
+      mark((at + (event.key === "ArrowDown" ? 1 : -1) + hits.length) % hits.length);
+    }
+  });
+
+  const meter = (cell, value, color) => {
+    const box = html("div", `meter k${color}`, cell), bar = html("progress", "", box);
+    bar.max = 1;
+    bar.value = value;
+    html("span", "", box, percent(value));
+  };
+  const said = (node) => (Array.isArray(node.prediction) ? node.prediction.join(", ") || "no label" : node.prediction);
+
+  const draw = (linked, alone, without) => {
+    const box = $("node"), first = linked || alone;
+    box.replaceChildren();
+    html("h3", "", box, said(first));
+    const meta = html("p", "meta", box);
+    if (first.probability !== null) html("span", "", meta, percent(first.probability));
+    html("span", "", meta, `by ${first.by}`);
+    html("span", "", meta, linked ? `${chosen.length} neighbor${chosen.length > 1 ? "s" : ""}` : "no neighbors");
+    html("h4", "", box, "Probabilities");
+    const order = first.probabilities.map((p, k) => [p, k]).sort((a, b) => b[0] - a[0]).slice(0, SHOWN).map(([, k]) => k);
+    const columns = linked ? [["with neighbors", linked, 0], ["its own alone", alone, 3]] : [["its own alone", alone, 3]];
+    const table = html("table", "", html("div", "scroll", box)), head = html("tr", "", html("thead", "", table));
+    html("th", "", head, "class");
+    for (const [name, node] of columns) html("th", "", head, `${name} (${node.by})`);
+    const body = html("tbody", "", table);
+    for (const k of order) {
+      const row = html("tr", "", body);
+      html("th", said(first) === run.class_names[k] ? "best" : "", row, run.class_names[k]);
+      for (const [, node, color] of columns) meter(html("td", "metered", row), node.probabilities[k], color);
+    }
+    if (run.class_names.length > SHOWN) html("p", "note", box, `The ${SHOWN} most probable of ${run.class_names.length} classes.`);
+    if (linked) html("p", "note", box, `Without its neighbors it would be: ${said(alone)}.`);
+    if (!without.length) return;
+    const top = order[0];
+    html("h4", "", box, `What each neighbor adds to “${run.class_names[top]}”`);
+    const each = html("table", "", html("div", "scroll", box)), names = html("tr", "", html("thead", "", each));
+    for (const name of ["neighbor", "text"]) html("th", "", names, name);
+    html("th", "n", names, "points");
+    const rows = html("tbody", "", each);
+    without.forEach((node, i) => {
+      const row = html("tr", "", rows), gained = 100 * (linked.probabilities[top] - node.probabilities[top]);
+      html("th", "", row, chosen[i].id);
+      html("td", "", row, chosen[i].text);
+      html("td", "n", row, `${gained > 0 ? "+" : ""}${gained.toFixed(1)}`);
+    });
+    html("p", "note", box, "Each row is a prediction without that neighbor, held against the one with all of them. Points of one another's do not add up to the whole.");
+  };
+
+  $("form").addEventListener("submit", async (event) => {
+    event.preventDefault();
+    $("wrong").textContent = "";
+    $("predict").disabled = true;
+    const own = attributes(), ids = chosen.map((node) => node.id);
+    const one = async (neighbors) => (await ask("predict", { nodes: [{ ...own, neighbors }] })).nodes[0];
+    try {
+      const some = ids.length > 1 && ids.length <= LEFT_OUT ? ids : [];
+      const [alone, linked, ...without] = await Promise.all([
+        one([]), ids.length ? one(ids) : null, ...some.map((out) => one(ids.filter((id) => id !== out))),
+      ]);
+      draw(linked, alone, without);
+      if (innerWidth <= 860) $("node").scrollIntoView();
+    } catch (error) { $("wrong").textContent = error.message; }
+    $("predict").disabled = false;
+  });
+
+  $("locked").addEventListener("submit", (event) => {
+    event.preventDefault();
+    try { sessionStorage.labeldeconvToken = $("token").value; } catch { /* the field itself keeps it */ }
+    start();
+  });
+
+  const button = $("theme"), system = matchMedia("(prefers-color-scheme: dark)");
+  const dark = () => (root.dataset.theme ? root.dataset.theme === "dark" : system.matches);
+  const name = () => { button.textContent = dark() ? "Light" : "Dark"; };
+  try { if (localStorage.labeldeconvTheme) root.dataset.theme = localStorage.labeldeconvTheme; } catch { /* no storage: the system decides */ }
+  button.addEventListener("click", () => {
+    root.dataset.theme = dark() ? "light" : "dark";
+    try { localStorage.labeldeconvTheme = root.dataset.theme; } catch { /* the choice lasts as long as the page */ }
+    name();
+  });
+  system.addEventListener("change", name);
+  name();
+  start();
+})();
