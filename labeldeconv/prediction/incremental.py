@@ -68,7 +68,7 @@ def along(
         for part in _blocks(grown, targets[level]):
             sources, rows = grown.rows(part)
             old = kept[level - 1] if level and level <= len(kept) else None
-            x = inputs(sources) if known is None else _gathered(h, known, old, sources)
+            x = inputs(sources) if known is None else _gathered(h, known, old, sources, grown)
             parts.append(step(x, rows).float())
         h, known = torch.cat(parts), targets[level]
         outs.append(h[torch.from_numpy(np.searchsorted(known, seeds))])
@@ -119,7 +119,9 @@ def _blocks(grown: GrownAdjacency, targets: np.ndarray) -> Iterator[np.ndarray]:
     yield from np.split(targets, np.flatnonzero(np.diff(block)) + 1)
 
 
-def _gathered(h: Tensor, known: np.ndarray, old: np.ndarray | None, sources: np.ndarray) -> Tensor:
+def _gathered(
+    h: Tensor, known: np.ndarray, old: np.ndarray | None, sources: np.ndarray, grown: GrownAdjacency
+) -> Tensor:
     """Values (s, .) of the sources: those of `known` from h, the others as they were in the old graph."""
     place = np.minimum(np.searchsorted(known, sources), len(known) - 1)
     fresh = known[place] == sources
@@ -128,5 +130,5 @@ def _gathered(h: Tensor, known: np.ndarray, old: np.ndarray | None, sources: np.
     assert old is not None
     out = torch.empty(len(sources), h.shape[1], dtype=h.dtype)
     out[torch.from_numpy(fresh)] = h[torch.from_numpy(place[fresh])]
-    out[torch.from_numpy(~fresh)] = take_rows(old, sources[~fresh])
+    out[torch.from_numpy(~fresh)] = take_rows(old, grown.inside(sources[~fresh]))
     return out

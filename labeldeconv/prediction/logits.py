@@ -27,20 +27,26 @@ from labeldeconv.training.layerwise import take_rows
 
 Mode = Literal["exact", "fast"]
 MEAN_NODES = 1 << 16  # whose mean features are the baseline of explanations
+COPIED = 1 << 21  # nodes of all copies of a graph together: marks of them, a byte each, are made anew at every step
 ROWS = 1 << 14  # new nodes that go through a GNN fed by rows at a time
 
 
-def reader(old: np.ndarray, new: np.ndarray) -> Inputs:
-    """From node numbers (s,) to their rows (s, d) float32: of `old` (n, d), and of `new` (m, d) from n on."""
-    n = len(old)
+def reader(grown: GrownAdjacency, old: np.ndarray, new: np.ndarray) -> Inputs:
+    """From node numbers (s,) of a grown graph to their rows (s, d) float32: of `old` (n, d), and of `new` (m, d).
+
+    Where copies of the graph have grown, `new` has m rows of each, copy after copy.
+    """
+    n = grown.base.num_nodes
 
     def read(ids: np.ndarray) -> Tensor:
-        known = ids < n
+        inside = grown.inside(ids)
+        known = inside < n
         if known.all():
-            return take_rows(old, ids)
+            return take_rows(old, inside)
         out = torch.empty(len(ids), old.shape[1])
-        out[torch.from_numpy(known)] = take_rows(old, ids[known])
-        out[torch.from_numpy(~known)] = take_rows(new, ids[~known] - n)
+        out[torch.from_numpy(known)] = take_rows(old, inside[known])
+        place = inside[~known] - n + ids[~known] // grown.size * grown.num_new
+        out[torch.from_numpy(~known)] = take_rows(new, place)
         return out
 
     return read
@@ -73,7 +79,7 @@ class StepModel:
         mode: Mode,
     ) -> list[Tensor]:
         """Input and output of every step at the new nodes `seeds` (s,); new_inputs (m, d) are of all new nodes."""
-        read, count = reader(self.inputs, new_inputs), len(self.steps)
+        read, count = reader(grown, self.inputs, new_inputs), len(self.steps)
         if mode == "fast":
             return along(self.steps, grown, read, seeds, self.kept, new_only(grown, count))
         if self.worth_keeping(grown):
@@ -113,9 +119,18 @@ class GraphModel:
     key: str = ""
     _models: dict[str, StepModel] = field(default_factory=dict, repr=False)
 
-    def grow(self, num_new: int, edges: np.ndarray, values: np.ndarray | None = None) -> GrownAdjacency:
-        """A-hat with new nodes and edges (2, k), and their features (k, .) where the GNN reads some."""
-        return GrownAdjacency.of(self.adj, self.config, num_new, edges, values)
+    def grow(
+        self, num_new: int, edges: np.ndarray, values: np.ndarray | None = None, copies: int = 1
+    ) -> GrownAdjacency:
+        """A-hat, or copies of it, with new nodes and edges (2, k), and their features where the GNN reads some."""
+        return GrownAdjacency.of(self.adj, self.config, num_new, edges, values, copies)
+
+    @property
+    def most_copies(self) -> int:
+        """Copies of the graph that may grow at a time: one for GNNs without steps or with edge features."""
+        if chain(self.gnn) is None or self.adj.edge_features is not None:
+            return 1
+        return max(1, COPIED // max(1, self.adj.num_nodes))
 
     def logits(
         self,
@@ -173,17 +188,17 @@ class GraphModel:
         self, grown: GrownAdjacency, new_features: np.ndarray, node: int, of: int, known: np.ndarray
     ) -> Attribution:
         """What carried the logit of class `of` at a node, old or new, whose logits (c,) are `known`."""
-        read = reader(self.features, new_features)
+        read = reader(grown, self.features, new_features)
         labels: Inputs | None = None
         if self.labels is not None:
-            labels = reader(self.labels, np.zeros((grown.num_new, self.labels.shape[1]), np.float32))
+            labels = reader(grown, self.labels, np.zeros((grown.num_new, self.labels.shape[1]), np.float32))
         return attribute(self.gnn, grown, read, self.mean, node, of, labels, known)
 
     def _label_inputs(self, grown: GrownAdjacency, seeds: np.ndarray, mode: Mode) -> list[Tensor]:
         """A-hat^k Y (s, c) of the labels of taught old nodes; nothing for a GNN without a label branch."""
         if self.labels is None:
             return []
-        none = np.zeros((grown.num_new, self.labels.shape[1]), np.float32)
+        none = np.zeros((len(grown.new_nodes), self.labels.shape[1]), np.float32)
         model = self._model("labels", convolutions(self.gnn.label_hops), self.labels)
         return [model.at(grown, none, seeds, mode)[-1]]
 

@@ -88,7 +88,7 @@ class Numbers:
         """The number of an id, however it is written; a DataError where the graph has no such node."""
         found = self.find(_text(name))
         if found is None:
-            raise DataError(f"no node '{_text(name)}' in the run's graph; {_hint(_text(name), self)}")
+            raise DataError(f"no node '{_text(name)}' in the run's graph; {_hint(_text(name), self, True)}")
         return found
 
     def some(self) -> list[str]:

@@ -224,24 +224,48 @@ class Predictor:
 
     def predict_nodes(self, new: NewNodes, mode: Mode = "exact", alone: Alone = "psi") -> Predicted:
         """The same for nodes that are numbered already; features in place of their texts may be encoded before."""
+        return self.predict_apart([new], mode, alone)[0]
+
+    def predict_apart(self, calls: Sequence[NewNodes], mode: Mode = "exact", alone: Alone = "psi") -> list[Predicted]:
+        """Several calls of `predict_nodes` at once, none of which sees the nodes of another.
+
+        Each has a copy of the graph for itself, and all copies go through the GNN together.
+        """
         if mode not in get_args(Mode) or alone not in get_args(Alone):
             raise ConfigError(f"predict: mode {get_args(Mode)} and alone {get_args(Alone)} expected, got {mode, alone}")
-        self._check(new)
-        features = self.encode(new.texts) if new.texts is not None else np.asarray(new.features)
-        grown = self.model.grow(len(new), new.edges, new.edge_values)
-        lone = grown.alone if alone == "psi" and self.psi is not None else np.zeros(len(new), bool)
-        logits = np.empty((len(new), self.task.num_classes), np.float32)
-        seeds = grown.new_nodes[~lone]
+        for new in calls:
+            self._check(new)
+        most = self.model.most_copies
+        groups = [calls[i : i + most] for i in range(0, len(calls), most)]
+        return [told for group in groups for told in self._predict_copies(group, mode, alone)]
+
+    def _predict_copies(self, calls: Sequence[NewNodes], mode: Mode, alone: Alone) -> list[Predicted]:
+        """Predictions of calls that grow a copy of the graph each; all copies have as many new nodes as the largest."""
+        X = [self.encode(new.texts) if new.texts is not None else np.asarray(new.features) for new in calls]
+        m, n = max(len(new) for new in calls), self.run.graph.num_nodes
+        edges = np.concatenate([new.edges + k * (n + m) for k, new in enumerate(calls)], axis=1)
+        grown = self.model.grow(m, edges, calls[0].edge_values, len(calls))
+        real = np.concatenate([np.arange(m) < len(new) for new in calls]) if m else np.empty(0, bool)
+        features = np.concatenate(X)
+        lone = grown.alone[real] if alone == "psi" and self.psi is not None else np.zeros(len(features), bool)
+        inputs = self.inputs(features)
+        padded = np.zeros((len(real), inputs.shape[1]), inputs.dtype)
+        padded[real] = inputs
+        logits = np.empty((len(features), self.task.num_classes), np.float32)
         with session(self._cache):
-            logits[~lone] = self.model.logits(grown, self.inputs(features), new.edges, seeds, mode)
+            logits[~lone] = self.model.logits(grown, padded, edges, grown.new_nodes[real][~lone], mode)
         probabilities = self._probabilities(logits, self.run.calibration["temperature"])
         if lone.any():
             assert self.psi is not None
             psi, temperature = self.psi
             logits[lone] = psi_logits_of(psi, features[lone])
             probabilities[lone] = self._probabilities(logits[lone], temperature)
-        by = ["psi" if one else "gnn" for one in lone]
-        return Predicted(new.ids, self.run.class_names, logits, probabilities, features, by, self.task)
+        by = np.where(lone, "psi", "gnn").tolist()
+        names, ends = self.run.class_names, np.cumsum([0, *map(len, calls)])
+        return [
+            Predicted(new.ids, names, logits[i:j], probabilities[i:j], x, by[i:j], self.task)
+            for new, x, i, j in zip(calls, X, ends[:-1], ends[1:], strict=True)
+        ]
 
     def explain(
         self,

@@ -3,6 +3,9 @@
 New nodes are n..n + m - 1, and every new edge has a new end, so entries among old nodes stay as they are. What changes
 in the old part are the rows of the new nodes' neighbours: their entries and their degree, and with symmetric
 normalisation, through the factor of their column, the weights in the rows of their neighbours too.
+
+Several copies of the graph may grow at a time, each with new nodes and edges of its own that the others do not have:
+node v of copy k is k (n + m) + v. Only rows that changed are written, so a copy costs what is new in it.
 """
 
 from __future__ import annotations
@@ -20,16 +23,17 @@ from labeldeconv.settings.models import AdjacencyConfig
 
 @dataclass(frozen=True, eq=False)
 class GrownAdjacency:
-    """A-hat (n + m, n + m) as an `Adjacency` (n, n) and the rows that differ.
+    """A-hat (n + m, n + m), or some copies of it, as an `Adjacency` (n, n) and the rows that differ.
 
     Args:
         base: A-hat of the old nodes.
         config: how it was made.
-        num_new: m.
+        num_new: m, of every copy.
         changed: (r,) ascending: old rows with new entries, and all new rows.
         indptr, indices: these rows, whole.
         edges: (entries of these rows,) the given edge of every entry, old ones first; -1 for none.
         edge_features: those of the base, with `new_values` (k, .) of the new edges; None without.
+        copies: of the graph; one where edges have features, since their mean is that of all.
     """
 
     base: Adjacency
@@ -41,6 +45,7 @@ class GrownAdjacency:
     edges: np.ndarray
     edge_features: EdgeFeatures | None = None
     new_values: np.ndarray | None = None
+    copies: int = 1
 
     @classmethod
     def of(
@@ -50,24 +55,31 @@ class GrownAdjacency:
         num_new: int,
         edges: np.ndarray,
         values: np.ndarray | None = None,
+        copies: int = 1,
     ) -> GrownAdjacency:
         """Add `num_new` nodes and edges (2, k), source above target, with features (k, .) where the base has them."""
-        n = base.num_nodes
-        total = n + num_new
+        n, size = base.num_nodes, base.num_nodes + num_new
+        total = copies * size
         edges = np.asarray(edges, dtype=np.int64).reshape(2, -1)
-        if edges.size and not (edges.max() < total and edges.min() >= 0 and (edges.max(0) >= n).all()):
+        if edges.size and not (edges.max() < total and edges.min() >= 0 and ((edges % size).max(0) >= n).all()):
             raise DataError(f"new edges: nodes 0..{total - 1} expected, one of {n} or more at an end of every edge")
+        if (edges[0] // max(size, 1) != edges[1] // max(size, 1)).any() or (
+            copies > 1 and base.edge_features is not None
+        ):
+            raise DataError("new edges: edges inside one copy expected, and one copy where edges have features")
+        new = (np.arange(copies)[:, None] * size + np.arange(n, size)).ravel()
         real = np.flatnonzero(edges[0] != edges[1])
         rows, cols, given = edges[1, real], edges[0, real], len(_values(base)) + real
         if config.undirected:  # the first given edge of an entry's own direction goes before those of the opposite one
             rows, cols = np.concatenate([rows, cols]), np.concatenate([cols, rows])
             given = np.concatenate([given, given])
-        changed = np.union1d(rows, np.arange(n, total))
-        old = changed[changed < n]
-        counts, kept, of_base = _taken(base.indptr, base.indices, old, base.edge_features)
+        changed = np.union1d(rows, new)
+        old = changed[changed % max(size, 1) < n]
+        counts, kept, of_base = _taken(base.indptr, base.indices, old % max(size, 1), base.edge_features)
         owner = np.repeat(old, counts)
+        kept = kept + owner - owner % max(size, 1)
         stays = np.ones(len(kept), bool) if config.self_loops else kept != owner  # a lone node had itself
-        loops = changed[changed >= n] if config.self_loops else np.empty(0, np.int64)
+        loops = new if config.self_loops else np.empty(0, np.int64)
         rows = np.concatenate([owner[stays], rows, loops])
         cols = np.concatenate([kept[stays], cols, loops])
         given = np.concatenate([of_base[stays], given, np.full(len(loops), -1)])
@@ -87,17 +99,28 @@ class GrownAdjacency:
             given[first],
             None if base.edge_features is None else _grown_features(base.edge_features, values),
             None if base.edge_features is None else values,
+            copies,
         )
 
     @property
-    def num_nodes(self) -> int:
-        """n + m."""
+    def size(self) -> int:
+        """n + m, of one copy."""
         return self.base.num_nodes + self.num_new
 
     @property
+    def num_nodes(self) -> int:
+        """n + m, of all copies together."""
+        return self.copies * self.size
+
+    @property
     def new_nodes(self) -> np.ndarray:
-        """The new nodes (m,)."""
-        return np.arange(self.base.num_nodes, self.num_nodes)
+        """The new nodes (m,), copy after copy."""
+        inside = np.arange(self.base.num_nodes, self.size)
+        return (np.arange(self.copies)[:, None] * self.size + inside).ravel()
+
+    def inside(self, nodes: np.ndarray) -> np.ndarray:
+        """The numbers that nodes have in their copy: 0..n - 1 of old ones, n..n + m - 1 of new ones."""
+        return nodes if self.copies == 1 else nodes % self.size
 
     @property
     def alone(self) -> np.ndarray:
@@ -111,7 +134,7 @@ class GrownAdjacency:
         """Entries in the rows of `nodes` (m,)."""
         place = np.minimum(np.searchsorted(self.changed, nodes), len(self.changed) - 1)
         own = self.changed[place] == nodes if len(self.changed) else np.zeros(len(nodes), bool)
-        old = np.where(own, 0, nodes)
+        old = np.where(own, 0, self.inside(nodes))
         from_base = self.base.indptr[old + 1] - self.base.indptr[old] if self.base.num_nodes else 0
         return np.where(own, self.indptr[place + 1] - self.indptr[place], from_base)
 
@@ -126,7 +149,9 @@ class GrownAdjacency:
         if self.config.undirected:
             return self.columns(nodes)
         back, seen = self.base.transposed, np.zeros(self.num_nodes, bool)
-        seen[_taken(back.indptr, back.indices, nodes[nodes < self.base.num_nodes], None)[1]] = True
+        old = nodes[self.inside(nodes) < self.base.num_nodes]
+        counts, readers, _ = _taken(back.indptr, back.indices, self.inside(old), None)
+        seen[readers + np.repeat(old - self.inside(old), counts)] = True
         owners = np.repeat(self.changed, np.diff(self.indptr))
         seen[owners[np.isin(self.indices, nodes)]] = True
         return np.flatnonzero(seen)
@@ -149,7 +174,7 @@ class GrownAdjacency:
         columns, edges = np.empty(counts.sum(), np.int64), np.empty(counts.sum(), np.int64)
         own = np.isin(targets, self.changed)
         parts = (
-            (~own, self.base.indptr, self.base.indices, targets, self.base.edge_features),
+            (~own, self.base.indptr, self.base.indices, self.inside(targets), self.base.edge_features),
             (own, self.indptr, self.indices, np.searchsorted(self.changed, targets), self.edges),
         )
         for chosen, indptr, indices, rows, given in parts:
@@ -157,6 +182,9 @@ class GrownAdjacency:
                 some, taken, of = _taken(indptr, indices, rows[chosen], given)
                 at = _ranges(starts[chosen], some)
                 columns[at], edges[at] = taken, of
+        if self.copies > 1:
+            base = np.repeat(~own, counts)
+            columns[base] += np.repeat(targets - self.inside(targets), counts)[base]
         return counts, columns, edges
 
     def _features(self, edges: np.ndarray) -> EdgeFeatures | None:

@@ -1,8 +1,8 @@
 """Requests that wait together go through the encoder together, up to a budget of tokens.
 
 One thread computes. While it works on a batch, requests gather; then it takes as many of them, in the order of their
-arrival, as the budget holds, and never waits for more: a lone request is not delayed. Only texts are shared work: the
-nodes of every request join a graph of its own, so that no request sees another one's nodes.
+arrival, as the budget holds, and never waits for more: a lone request is not delayed. The nodes of every request join a
+copy of the graph of its own (propagation/grown.py), so that no request sees another one's nodes.
 """
 
 from __future__ import annotations
@@ -135,9 +135,19 @@ class Batcher:
                     encoded[id(asked)] = replace(asked.new, texts=None, features=part)
             except Exception:  # one of them is to blame: each goes alone below
                 encoded = {}
-        for asked in batch:
-            try:
-                new = encoded.get(id(asked), asked.new)
-                asked.future.set_result(self.predictor.predict_nodes(new, asked.mode, asked.alone))
-            except Exception as error:
-                asked.future.set_exception(error)
+        for mode, alone in {(asked.mode, asked.alone): None for asked in batch}:
+            alike = [asked for asked in batch if (asked.mode, asked.alone) == (mode, alone)]
+            self._predict([(asked, encoded.get(id(asked), asked.new)) for asked in alike], mode, alone)
+
+    def _predict(self, asked: Sequence[tuple[Waiting, NewNodes]], mode: Mode, alone: Alone) -> None:
+        """Predict requests together; where that fails, each alone."""
+        try:
+            told = self.predictor.predict_apart([new for _, new in asked], mode, alone)
+        except Exception as error:
+            if len(asked) == 1:
+                return asked[0][0].future.set_exception(error)
+            for one in asked:
+                self._predict([one], mode, alone)
+            return None
+        for (waiting, _), found in zip(asked, told, strict=True):
+            waiting.future.set_result(found)

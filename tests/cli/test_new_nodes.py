@@ -56,6 +56,32 @@ def test_the_python_of_the_docs(session, monkeypatch):
     assert duckdb.sql("SELECT count(*) FROM 'predictions.parquet'").fetchall() == [(2,)]
 
 
+def test_the_http_session_of_the_docs(session):
+    """The commands run as they stand, but for the port; the server runs in a thread of the test."""
+    running = pytest.importorskip("tests.serving.running", reason="the extra 'serve' is not installed")
+    from labeldeconv.serving.application import loaded
+
+    folder, _ = session
+    first, *asked = blocks("sh")[1].splitlines()
+    words = first.split()
+    assert (words[:2], words[-1]) == (["labeldeconv", "serve"], "&")
+    wanted = [json.loads(line) for line in blocks("json")[0].splitlines()]
+    assert len(wanted) == len(asked)
+    with running.served(loaded(folder / words[2])) as client:
+        for line, example in zip(asked, wanted, strict=True):
+            assert ":8000" in line
+            command = line.replace(":8000", f":{client.port}")
+            told = json.loads(subprocess.run(command, shell=True, check=True, capture_output=True, text=True).stdout)
+            assert list(told) == list(example)
+            if "errors" in told or "status" in told:
+                assert told == example
+                continue
+            assert len(told["nodes"]) == len(example["nodes"])
+            for node, shown in zip(told["nodes"], example["nodes"], strict=True):
+                assert list(node) == list(shown)
+                assert (node["id"], node.get("by")) == (shown["id"], shown.get("by"))
+
+
 @pytest.mark.parametrize("ending", ["parquet", "jsonl"])
 def test_json_and_modes(session, tmp_path, ending):
     folder, _ = session

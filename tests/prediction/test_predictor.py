@@ -234,3 +234,24 @@ def test_contributions_follow_how_planted_labels_were_made(tmp_path):
     assert hops["label"][1] > 0.2
     assert hops["label"][1] > 5 * abs(hops["label"][0])
     assert np.abs(hops["topic"]).max() < 0.2 * hops["label"][1]
+
+
+@pytest.mark.parametrize("mode", ["exact", "fast"])
+@pytest.mark.parametrize("gnn", ["gcn", "revgat", "gamlp", "directed"])
+def test_calls_at_once_are_apart(tmp_path, gnn, mode, monkeypatch):
+    """Calls of other sizes, with the same ids and neighbours, give what each gives alone; also in groups of two."""
+    more = {"gnn": "gcn", "gnn__adjacency__undirected": False, "gnn__layers": 3} if gnn == "directed" else {"gnn": gnn}
+    fit(planted(80, seed=0).graph, method="pne", out=tmp_path / "run", **{**QUICK, **more})
+    predictor = Predictor.load(tmp_path / "run")
+    calls = [
+        predictor.new_nodes(TEXTS, EDGES),
+        predictor.new_nodes(["river"], [("new-0", 3)]),
+        predictor.new_nodes(["a"]),
+    ]
+    wanted = [predictor.predict_nodes(new, mode) for new in calls]
+    for most in (1 << 21, 2 * 80):
+        monkeypatch.setattr("labeldeconv.prediction.logits.COPIED", most)
+        for one, told in zip(wanted, predictor.predict_apart(calls, mode), strict=True):
+            np.testing.assert_allclose(told.logits, one.logits, atol=1e-4 * max(1, np.abs(one.logits).max()))
+            np.testing.assert_allclose(told.features, one.features, atol=2e-3)
+            assert (told.ids, told.by) == (one.ids, one.by)

@@ -97,3 +97,39 @@ def test_edges_among_old_nodes_are_refused():
     for wrong in ([[0], [1]], [[36], [1]], [[-1], [30]]):
         with pytest.raises(DataError, match=r"nodes 0\.\.35 expected, one of 30 or more"):
             GrownAdjacency.of(base, AdjacencyConfig(), M, np.array(wrong))
+
+
+@pytest.mark.parametrize(("normalization", "self_loops", "undirected"), OPTIONS)
+def test_copies_do_not_see_each_other(normalization, self_loops, undirected):
+    """Rows, columns, degrees and readers of each copy are those of the graph grown with its edges alone."""
+    config = AdjacencyConfig(normalization=normalization, self_loops=self_loops, undirected=undirected)
+    base, size = Adjacency.from_edges(old_edges(), N, config), N + M
+    each = [NEW, NEW[:, :0], NEW[:, 3:6]]
+    apart = [GrownAdjacency.of(base, config, M, edges) for edges in each]
+    edges = np.concatenate([edges + k * size for k, edges in enumerate(each)], axis=1)
+    copies = GrownAdjacency.of(base, config, M, edges, copies=3)
+    everyone = np.arange(3 * size)
+    sources, rows = copies.rows(everyone)
+    dense = np.zeros((3 * size, 3 * size))
+    dense[:, sources] = rows.dense()
+    for k, alone in enumerate(apart):
+        own = slice(k * size, (k + 1) * size)
+        of, one = alone.rows(np.arange(size))
+        wanted = np.zeros((size, size))
+        wanted[:, of] = one.dense()
+        np.testing.assert_allclose(dense[own, own], wanted, rtol=1e-6)
+        dense[own, own] = 0
+        np.testing.assert_array_equal(copies.degree(everyone[own]), alone.degree(np.arange(size)))
+        for nodes in (np.array([0, 31]), np.array([29]), np.arange(N, size)):
+            np.testing.assert_array_equal(copies.columns(nodes + k * size), alone.columns(nodes) + k * size)
+            np.testing.assert_array_equal(copies.readers(nodes + k * size), alone.readers(nodes) + k * size)
+        np.testing.assert_array_equal(copies.alone.reshape(3, M)[k], alone.alone)
+    assert not dense.any()
+    np.testing.assert_array_equal(copies.inside(copies.new_nodes), np.tile(np.arange(N, size), 3))
+
+
+def test_edges_between_copies_are_refused():
+    config = AdjacencyConfig()
+    base = Adjacency.from_edges(old_edges(), N, config)
+    with pytest.raises(DataError, match="edges inside one copy expected"):
+        GrownAdjacency.of(base, config, M, np.array([[30], [N + M]]), copies=2)

@@ -178,13 +178,13 @@ def test_a_token(predictor):
 @pytest.fixture
 def slow(predictor, monkeypatch):
     """Predictions that wait until they may go on."""
-    go, real = threading.Event(), predictor.predict_nodes
+    go, real = threading.Event(), predictor.predict_apart
 
     def held_back(*asked):
         go.wait(30)
         return real(*asked)
 
-    monkeypatch.setattr(predictor, "predict_nodes", held_back)
+    monkeypatch.setattr(predictor, "predict_apart", held_back)
     yield go
     go.set()
 
@@ -233,7 +233,7 @@ def test_an_error_of_ours_is_a_500_without_its_words(predictor, monkeypatch, cap
         raise ZeroDivisionError("inner words")
 
     with served(predictor) as client:
-        monkeypatch.setattr(predictor, "predict_nodes", broken)
+        monkeypatch.setattr(predictor, "predict_apart", broken)
         reply = client.predict([{"text": "a"}])
         assert reply.status == 500
         assert b"inner words" not in reply.body

@@ -127,7 +127,7 @@
     html("span", "", meta, linked ? `${chosen.length} neighbor${chosen.length > 1 ? "s" : ""}` : "no neighbors");
     html("h4", "", box, "Probabilities");
     const order = first.probabilities.map((p, k) => [p, k]).sort((a, b) => b[0] - a[0]).slice(0, SHOWN).map(([, k]) => k);
-    const columns = linked ? [["with neighbors", linked, 0], ["its own alone", alone, 3]] : [["its own alone", alone, 3]];
+    const columns = linked ? [["with neighbors", linked, 0], ["on its own", alone, 3]] : [["on its own", alone, 3]];
     const table = html("table", "", html("div", "scroll", box)), head = html("tr", "", html("thead", "", table));
     html("th", "", head, "class");
     for (const [name, node] of columns) html("th", "", head, `${name} (${node.by})`);
@@ -152,7 +152,7 @@
       html("td", "", row, chosen[i].text);
       html("td", "n", row, `${gained > 0 ? "+" : ""}${gained.toFixed(1)}`);
     });
-    html("p", "note", box, "Each row is a prediction without that neighbor, held against the one with all of them. Points of one another's do not add up to the whole.");
+    html("p", "note", box, "Each row is a prediction without that neighbor, held against the one with all of them; the rows do not add up to the difference that all neighbors make.");
   };
 
   $("form").addEventListener("submit", async (event) => {
