@@ -8,6 +8,7 @@ import json
 import logging
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -143,6 +144,8 @@ def open_pretrained(config: EncoderConfig) -> tuple[nn.Module, Any, Layout]:
         return in_precision(model, config.weights), tokenizer, plain_layout(config.pooling)
     source = str(minilm_folder()) if config.name == "minilm" else config.name
     layout = read_layout(source, config.revision, config.pooling)
+    if config.name == "minilm":  # by this name features keep their length, as in all figures of docs/
+        layout = replace(layout, normalize=False)
     place = {"revision": config.revision, "subfolder": layout.subfolder, "trust_remote_code": False}
     with quiet_transformers():
         from transformers import AutoTokenizer

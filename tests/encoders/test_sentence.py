@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 
+from labeldeconv.encoders.huggingface import minilm_folder
 from labeldeconv.encoders.pretrained import load_encoder, wrapped
 from labeldeconv.encoders.sentence import read_layout
 from labeldeconv.errors import ConfigError
@@ -143,6 +144,15 @@ def test_length_and_width_by_the_settings(tmp_path):
     assert cosines(short, model.encode(TEXTS, truncate_dim=8)).min() > 0.9999
     with pytest.raises(ConfigError, match=r"encoder.dim: at most 32 for this encoder, got 64"):
         load_encoder(EncoderConfig(name=str(folder), dim=64))
+
+
+def test_minilm_by_name_keeps_its_length_and_by_its_folder_does_as_that_says(minilm):
+    folder = str(minilm_folder())
+    by_folder = load_encoder(EncoderConfig(name=folder)).eval()
+    long, short = encoded(minilm.eval(), TEXTS).numpy(), encoded(by_folder, TEXTS).numpy()
+    np.testing.assert_allclose(np.linalg.norm(short, axis=1), 1, atol=1e-6)
+    assert np.linalg.norm(long, axis=1).min() > 2
+    assert cosines(long, short).min() > 0.9999
 
 
 def test_a_transformer_in_a_subfolder_and_lower_case(tmp_path):
