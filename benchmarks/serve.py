@@ -8,6 +8,7 @@ Three parts, each on a fresh server:
 
 - speed: in turns, in several rounds, one-by-one prediction in a process of its own (`Predictor.predict`, a text and
   three edges at a time) and such requests to the server by CLIENTS connections, each asking again once it is answered;
+  wall is what clients wait, CPU what the processes compute, which says more on a busy machine;
 - load: REQUESTS requests, a third of them bad in some way (no JSON, wrong fields, unknown ids, too large, unknown
   paths), by the same clients; counted are statuses, and the server's resident memory after a tenth and at the end;
 - kill: one of two workers is killed in the middle; a client whose connection is closed asks again.
@@ -100,12 +101,22 @@ class Server:
         )
         return [int(line.split()[0]) for line in found.stdout.splitlines() if "spawn_main" in line]
 
+    def cpu(self) -> float:
+        """CPU seconds of all workers so far."""
+        return sum(map(cpu_seconds, self.workers() or [self.process.pid]))
+
     def stop(self) -> int:
         """SIGTERM; the exit code."""
         self.process.send_signal(signal.SIGTERM)
         code = self.process.wait(120)
         self.log.wait(10)
         return code
+
+
+def cpu_seconds(pid: int) -> float:
+    """CPU seconds of a process so far, user and system."""
+    parts = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(parts[11]) + int(parts[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def good_requests(run: Path, count: int, seed: int = 0) -> list[Request]:
@@ -198,30 +209,36 @@ def speed(run: Path, workers: int, clients: int, rounds: int, count: int) -> dic
     assert alone.stdout is not None
     server = Server(run, workers)
     alone.stdout.readline()
-    ratios, rows, served = [], [], []
+    ratios, by_cpu, rows, served = [], [], [], []
     for i in range(rounds):
         requests = good_requests(run, count, seed=i)
         few = requests[: max(20, count // 5)]
+        cpu = [cpu_seconds(alone.pid)]
         alone.stdin.write(json.dumps([json.loads(body)["nodes"] for _, _, body in few]) + "\n")
         alone.stdin.flush()
         told = json.loads(alone.stdout.readline())
+        cpu += [cpu_seconds(alone.pid), server.cpu()]
         got = asyncio.run(ask_all(server.port, requests, clients))
+        cpu += [server.cpu()]
         assert set(got["statuses"]) == {200}, got
         one = len(few) / told["seconds"]
         ratios.append(got["per_second"] / one)
-        rows.append([one, 1e3 * np.percentile(told["times"], 50), 1e3 * np.percentile(told["times"], 99)])
-        served.append([got["per_second"], got["p50_ms"], got["p99_ms"]])
+        per = 1e3 * (cpu[1] - cpu[0]) / len(few), 1e3 * (cpu[3] - cpu[2]) / count
+        by_cpu.append(per[0] / per[1])
+        rows.append([per[0], one, 1e3 * np.percentile(told["times"], 50), 1e3 * np.percentile(told["times"], 99)])
+        served.append([per[1], got["per_second"], got["p50_ms"], got["p99_ms"]])
     numbers = server.metrics()
     alone.stdin.close()
     alone.wait(30)
     code = server.stop()
-    names = ("per_second", "p50_ms", "p99_ms")
+    names = ("cpu_ms", "per_second", "p50_ms", "p99_ms")
     return {
         "workers": workers,
         "clients": clients,
         "one_by_one": dict(zip(names, np.median(rows, 0), strict=True)),
         "served": dict(zip(names, np.median(served, 0), strict=True)),
-        "times_faster": float(np.median(ratios)),
+        "times_faster_wall": float(np.median(ratios)),
+        "times_less_cpu": float(np.median(by_cpu)),
         "requests_per_batch": numbers["labeldeconv_batched_requests_total"] / numbers["labeldeconv_batches_total"],
         "exit_code": code,
     }
