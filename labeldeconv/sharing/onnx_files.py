@@ -124,8 +124,10 @@ def quantise(path: Path, out: Path) -> None:
 
     with _quiet():
         # Linear layers over (b, t, d) are MatMul; word vectors stay, of which 8 bits would save disk alone.
-        # Without sign: sums of signed ones saturate on a CPU without VNNI (two layers: cosine 0.977, not 0.9998).
-        quantize_dynamic(path, out, weight_type=QuantType.QUInt8, op_types_to_quantize=["MatMul"])
+        # Without sign: sums of signed ones saturate on a CPU without VNNI. A scale per column: MiniLM's mean cosine is
+        # 0.993 so, 0.984 with one scale per matrix, and 0.963 with signed weights, which are the default.
+        options: dict[str, Any] = {"weight_type": QuantType.QUInt8, "per_channel": True}
+        quantize_dynamic(path, out, op_types_to_quantize=["MatMul"], **options)
 
 
 def _reason(error: BaseException) -> str:
