@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from labeldeconv.cli.terminal import AsJson, console, print_json
+from labeldeconv.cli.terminal import AsJson, Trust, console, print_json
 from labeldeconv.errors import ConfigError
 
 
@@ -18,6 +18,7 @@ def export(
     onnx: Annotated[Path | None, typer.Option(help="A new folder for ONNX files of encoder, psi and GNN.")] = None,
     int8: Annotated[bool, typer.Option("--int8", help="With --onnx: the encoder's weights in 8 bits.")] = False,
     force: Annotated[bool, typer.Option("--force", help="Keep --int8 also below a cosine of 0.98.")] = False,
+    trust: Trust = False,
     as_json: AsJson = False,
 ) -> None:
     """Write features and predictions of a run with the node ids; or, with --onnx, its model for ONNX Runtime."""
@@ -52,6 +53,7 @@ def push(
     ] = False,
     public: Annotated[bool, typer.Option("--public", help="A new repository is private unless this is given.")] = False,
     license: Annotated[str, typer.Option(help="For the model card: mit, apache-2.0, cc-by-4.0, ...")] = "unknown",
+    trust: Trust = False,
     as_json: AsJson = False,
 ) -> None:
     """Upload encoder, psi, GNN and a model card to a hub, or write them as a folder; `from_pretrained` loads them."""

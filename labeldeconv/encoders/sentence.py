@@ -29,6 +29,7 @@ LEGACY = {  # keys of older folders, in the order in which vectors are put side 
 }
 ACTIVATIONS = ("Identity", "Tanh", "ReLU", "GELU", "SiLU", "Sigmoid", "LeakyReLU", "ELU", "Mish", "Softplus")
 BESIDE = "sentence_bert_config.json"  # beside the transformer's own config.json
+PROMPTS = "config_sentence_transformers.json"
 MODELS = "sentence_transformers.models"  # where every version of the library finds its modules
 
 
@@ -106,7 +107,7 @@ def read_layout(source: str, revision: str | None = None, pooling: str = "auto")
     """
     files = _Source(source, revision)
     modules = files.json("modules.json")
-    settings = files.json("config_sentence_transformers.json")
+    settings = files.json(PROMPTS)
     if not modules:
         return plain_layout(pooling)
     if not isinstance(modules, list) or not all(isinstance(m, dict) and {"type", "path"} <= set(m) for m in modules):
@@ -207,7 +208,7 @@ def layout_of(model: Any, pooling: str = "auto") -> Layout:
                 module.save(str(folder / path))
         prompts = {"prompts": model.prompts, "default_prompt_name": model.default_prompt_name}
         write_json(folder / "modules.json", rows)
-        write_json(folder / "config_sentence_transformers.json", prompts)
+        write_json(folder / PROMPTS, prompts)
         return read_layout(scratch, pooling=pooling)
 
 
@@ -238,8 +239,12 @@ def write_layout(folder: Path, readout: Readout, prompt: str, longest: int, lowe
             save_file(weights, folder / path / "model.safetensors")
     write_json(folder / "modules.json", rows)
     write_json(folder / BESIDE, {"max_seq_length": longest, "do_lower_case": lowers})
-    named = {"prompts": {"node": prompt}, "default_prompt_name": "node"} if prompt else {}
-    write_json(folder / "config_sentence_transformers.json", named)
+    write_json(folder / PROMPTS, prompts_of(prompt))
+
+
+def prompts_of(prompt: str) -> dict[str, Any]:
+    """The settings under which sentence-transformers puts a prompt before every text."""
+    return {"prompts": {"node": prompt}, "default_prompt_name": "node"} if prompt else {}
 
 
 def restore_steps(folder: Path, steps: Sequence[nn.Module]) -> None:

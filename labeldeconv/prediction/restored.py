@@ -16,7 +16,7 @@ from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from labeldeconv.encoders.base import Encoder
-from labeldeconv.encoders.columns import COLUMNS
+from labeldeconv.encoders.columns import COLUMNS, IMAGE
 from labeldeconv.encoders.pretrained import Pretrained, load_encoder
 from labeldeconv.encoders.tokens import Tokens, length_batches
 from labeldeconv.encoders.unirep import WEIGHTS
@@ -80,13 +80,15 @@ class TextFeatures:
 
 def check_imports(run: RunDirectory, gnn: Any = None, encoder: Any = None) -> None:
     """Refuse a run whose settings name a module to import, unless its writer is trusted or the object is given."""
-    name = run.settings["encoder"]["name"]
-    code = {} if run.gnn in GNNS or gnn is not None else {"gnn.name": run.gnn}
-    code |= {} if encoder is not None or _opens_alone(run) or Path(name).exists() else {"encoder.name": name}
-    for setting, named in code.items():
-        if ":" in named.removeprefix("unirep-").replace("image:", "") and not imports_trusted():
+    config = run.config()
+    named = [] if gnn is not None else [("gnn.name", config.gnn.name)]
+    if encoder is None and not _opens_alone(run) and not Path(config.encoder.name).exists():
+        specs = (part.rpartition("=")[2].strip().removeprefix(IMAGE) for part in config.encoder.name.split(","))
+        named += [("encoder.name", spec) for spec in specs]
+    for setting, name in named:
+        if ":" in name and name not in GNNS and not Path(name).exists() and not imports_trusted():
             raise ConfigError(
-                f"{run.path}: its {setting} '{named}' is code to import; `--trust`, or in Python `with "
+                f"{run.path}: its {setting} '{name}' is code to import; `--trust`, or in Python `with "
                 "labeldeconv.registry.trusting():`, does it, if you trust who wrote the run"
             )
 

@@ -122,9 +122,11 @@ def _write(predictor: Predictor, folder: Path, int8: bool, force: bool) -> tuple
         "attributes": encoder.takes,
         "max_tokens": most,
         "pad_id": encoder.pad_id,
+        "prompt": encoder.prompt,
+        "lower_case": encoder.lowers,
         "tokenizer": sorted(f"tokenizer/{p.name}" for p in (folder / "tokenizer").iterdir()),
         "residues": _residues(encoder),
-        "encoder": {"file": "encoder.onnx", **shapes, "pooling": encoder.pooling, "int8": int8},
+        "encoder": {"file": "encoder.onnx", **shapes, "pooling": list(encoder.readout.modes), "int8": int8},
         "psi": None,
         "gnn": None,
     }

@@ -29,10 +29,11 @@ from labeldeconv.analysis.card import data_card
 from labeldeconv.encoders.base import Encoder
 from labeldeconv.encoders.huggingface import TextEncoder, max_positions
 from labeldeconv.encoders.protein import ProteinEncoder
+from labeldeconv.encoders.sentence import BESIDE, PROMPTS, prompts_of
 from labeldeconv.errors import ConfigError, DataError
 from labeldeconv.prediction.predictor import Predictor
 from labeldeconv.prediction.pushed import CARD
-from labeldeconv.prediction.restored import OPENED, restored_encoder
+from labeldeconv.prediction.restored import OPENED, check_imports, restored_encoder
 from labeldeconv.runs.directory import FORMAT, RunDirectory
 from labeldeconv.runs.export import refuse_runs
 from labeldeconv.settings.models import Config
@@ -45,7 +46,7 @@ TOLD = (
     "batch", "subgraph", "chosen",
 )  # fmt: skip
 OF_GRAPH = ("features.npy", "logits.npy", "taught_labels.npy")
-SENTENCE_FILES = ("modules.json", "sentence_bert_config.json", "1_Pooling/config.json")
+SENTENCE_FILES = ("modules.json", BESIDE, PROMPTS, "1_Pooling/config.json")
 
 
 def write_repository(
@@ -78,6 +79,7 @@ def write_repository(
 
 
 def _write(run: RunDirectory, folder: Path, with_graph: bool, license: str, name: str) -> None:
+    check_imports(run)
     predictor, config = Predictor(run), run.config()
     if predictor.reads_features:
         raise ConfigError(
@@ -133,16 +135,16 @@ def _sentence_layout(encoder: Encoder, folder: Path, max_tokens: int) -> bool:
     """
     if not isinstance(encoder, TextEncoder):
         return False
-    if isinstance(encoder, ProteinEncoder) and encoder.pooling == "mean":
+    if isinstance(encoder, ProteinEncoder) and encoder.readout.modes == ("mean",):
         for file in SENTENCE_FILES:
             (folder / file).unlink()
         (folder / "1_Pooling").rmdir()
         return False
     most = min(max_tokens, max_positions(encoder.model))
-    write_json(folder / "sentence_bert_config.json", {"max_seq_length": most, "do_lower_case": False})
+    write_json(folder / BESIDE, {"max_seq_length": most, "do_lower_case": encoder.lowers})
     versions = {"transformers": transformers.__version__, "labeldeconv": __version__}
-    told = {"__version__": versions, "prompts": {}, "default_prompt_name": None, "similarity_fn_name": "cosine"}
-    write_json(folder / "config_sentence_transformers.json", told)
+    told = {"__version__": versions, "similarity_fn_name": "cosine", **prompts_of(encoder.prompt)}
+    write_json(folder / PROMPTS, told)
     return True
 
 

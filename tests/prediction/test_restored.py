@@ -1,6 +1,8 @@
 """What a run directory holds is enough: encoder, psi and GNN come back as they were, without the cache."""
 
 import shutil
+from contextlib import nullcontext
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -13,11 +15,15 @@ from labeldeconv.errors import ConfigError, DataError
 from labeldeconv.prediction.restored import (
     GNNInputs,
     TextFeatures,
+    check_imports,
     psi_logits_of,
     restored_graph_model,
     restored_psi,
 )
-from labeldeconv.settings.models import EncoderConfig
+from labeldeconv.registry import trusting
+from labeldeconv.settings.models import Config, EncoderConfig
+from labeldeconv.sharing.onnx_export import export_onnx
+from labeldeconv.sharing.repository import write_repository
 
 QUICK = {"encoder": "tiny", "train__epochs": 1, "gnn__epochs": 3, "gnn__hidden": 8, "encoder__max_tokens": 16}
 RUNS = {
@@ -125,5 +131,38 @@ def test_weights_that_are_no_safetensors_are_named(tmp_path):
     weights.unlink()
     weights.write_bytes(b"x" * size)
     run = RunDirectory.open(tmp_path / "run")
-    with pytest.raises(DataError, match=r"gnn.safetensors: cannot be read as safetensors"):
+    with pytest.raises(DataError, match=r"gnn.safetensors: weights written by safetensors expected"):
         restored_graph_model(run, GNNInputs(run))
+
+
+@pytest.mark.parametrize(
+    ("part", "name", "refused"),
+    [
+        ("gnn", "nowhere.net:Net", True),
+        ("gnn", "GraphSAGE", False),
+        ("encoder", "nowhere.net:Net", False),  # the run has its folder, which opens by itself
+    ],
+)
+def test_modules_that_a_run_names_are_not_imported(ld_run, tmp_path, monkeypatch, part, name, refused):
+    run = RunDirectory.open(ld_run)
+    config = run.config()
+    changed = config.model_copy(update={part: getattr(config, part).model_copy(update={"name": name})})
+    monkeypatch.setattr(RunDirectory, "config", lambda run: changed)
+    if not refused:
+        return check_imports(run)
+    message = f"{part}.name '{name}' is code to import; `--trust`"
+    for write in (write_repository, export_onnx):
+        if write is export_onnx:
+            monkeypatch.setattr("labeldeconv.sharing.onnx_export.require_onnx", lambda: None)
+        with pytest.raises(ConfigError, match=message):
+            write(ld_run, tmp_path / "out")
+    with trusting():
+        check_imports(run)
+
+
+@pytest.mark.parametrize(("name", "refused"), [("a=nowhere.net:Net,b=number", True), ("a=image:x/y,b=number", False)])
+def test_modules_of_an_encoder_that_a_run_names_are_not_imported(tmp_path, name, refused):
+    config = EncoderConfig(name=name)
+    run = SimpleNamespace(path=tmp_path, encoder=None, config=lambda: Config(encoder=config))
+    with pytest.raises(ConfigError, match=r"encoder.name 'nowhere.net:Net'") if refused else nullcontext():
+        check_imports(run)
