@@ -124,7 +124,7 @@ def quantise(path: Path, out: Path) -> None:
 
     with _quiet():
         # Linear layers over (b, t, d) are MatMul; word vectors stay, of which 8 bits would save disk alone.
-        # Unsigned, a scale per column: MiniLM's mean cosine is 0.993 so, 0.984 with one scale per matrix, and 0.963 with
+        # Unsigned, a scale per column: MiniLM's mean cosine is 0.993 so, 0.984 with one per matrix, and 0.963 with
         # signed weights, the default, which may saturate on a CPU without VNNI (docs/log.md).
         options: dict[str, Any] = {"weight_type": QuantType.QUInt8, "per_channel": True}
         quantize_dynamic(path, out, op_types_to_quantize=["MatMul"], **options)
