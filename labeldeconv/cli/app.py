@@ -109,6 +109,9 @@ def fit(
     alpha: Alpha = None,
     max_nodes: MaxNodes = None,
     out: Out = None,
+    start: Annotated[
+        Path | None, typer.Option("--continue", help="Start from the encoder and the GNN of this run directory.")
+    ] = None,
     log: LogTo = None,
     config: ConfigFile = None,
     sets: Sets = None,
@@ -126,6 +129,7 @@ def fit(
 ) -> None:
     """Train one method with one GNN and one seed; writes a run directory."""
     names = {"data": part_of(data, max_nodes), "method": method, "encoder__name": encoder, "gnn__name": gnn, "log": log}
+    names["start"] = None if start is None else str(start)
     from labeldeconv.runs.fit import fit_config, with_choices_of_fit
 
     settings = with_choices_of_fit(settings_of(config, sets, **names, seed=seed, **label_settings(alpha, hops)))

@@ -36,7 +36,7 @@ from labeldeconv.settings.models import Config, TrainConfig
 from labeldeconv.settings.reading import load_config
 from labeldeconv.training.encoder import Head, LinearHead, PsiHead, TrainedEncoder, train
 from labeldeconv.training.features import Features, beside, features
-from labeldeconv.training.gnn import Taught, TrainedGNN, gnn, output_start
+from labeldeconv.training.gnn import KeptGNN, Taught, TrainedGNN, gnn, output_start
 from labeldeconv.training.steps import resolved_precision
 from labeldeconv.training.token_states import token_states
 
@@ -88,6 +88,7 @@ class Run:
         encoder: the weights that features and training start from: pre-trained, or adapted to the graph first.
         architecture: of the GNN.
         device: where to compute.
+        kept_gnn: weights of an earlier run that every GNN of this one begins with, as far as they fit.
     """
 
     graph: AttributedGraph
@@ -96,6 +97,7 @@ class Run:
     encoder: Weights
     architecture: Architecture
     device: torch.device = field(default_factory=lambda: torch.device("cpu"))
+    kept_gnn: KeptGNN | None = None
 
     @property
     def inductive(self) -> bool:
@@ -242,7 +244,18 @@ class Run:
         """Those of the stage `gnn`."""
         edges = graph if self.architecture.edge_dim else None
         settings, seed = self.settings.gnn, self.settings.seed
-        return X, graph, self.architecture, settings, seed, inductive, edges, taught, start, self.device
+        return (
+            X,
+            graph,
+            self.architecture,
+            settings,
+            seed,
+            inductive,
+            edges,
+            taught,
+            start or self.kept_gnn,
+            self.device,
+        )
 
 
 @dataclass(frozen=True)

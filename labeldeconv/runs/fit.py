@@ -36,6 +36,7 @@ from labeldeconv.progress import logger
 from labeldeconv.runs.calibration import calibration
 from labeldeconv.runs.directory import RunDirectory, begin_run, check_place, check_writable, claimed, write_run
 from labeldeconv.runs.provenance import provenance
+from labeldeconv.runs.warm_start import seen_before, warm_start
 from labeldeconv.settings.models import AUTO_GNN, Config
 from labeldeconv.settings.reading import label_settings, load_config, said, with_suggestions
 from labeldeconv.stages.cache import Cache
@@ -356,13 +357,15 @@ def prepare(settings: Config, graph: AttributedGraph, parts: Parts | None = None
         raise ConfigError(
             "gnn.inputs 'both' with gnn.init 'psi': psi reads the learned features alone; 'fresh' expected"
         )
+    start = warm_start(settings)
     return Run(
         graph=graph.training_view() if inductive else graph,
         whole=graph,
         settings=settings,
-        encoder=Weights(Pretrained(settings.encoder, parts.encoder)),
+        encoder=Weights(Pretrained(settings.encoder, parts.encoder), start.encoder),
         architecture=architecture,
         device=_device(settings.device),
+        kept_gnn=start.gnn,
     )
 
 
@@ -421,7 +424,7 @@ def fit_graph(
         with open_metrics(settings.log, work, out.name, settings.model_dump()) as log, session(cache, log) as account:
             method.needs(runs[0])
             check_split(runs[0], method)
-            told = [*warnings, *_attribute_warnings(runs[0], method)]
+            told = [*warnings, *_attribute_warnings(runs[0], method), *_start_warnings(runs[0])]
             raced = choose_gnn(runs, method, left_out) if is_auto(settings, parts) else None
             run = next(run for run in runs if raced is None or run.settings.gnn.name == raced["chosen"])
             largest = largest_batch_of(run, method, memory_mib) if find_batch else None
@@ -477,7 +480,7 @@ def default_folder(settings: Config, runs: Sequence[Run], parts: Parts) -> Path:
     """
     run = runs[0]
     held = [token(settings), run.whole.content_key, *(each.architecture.content_key for each in runs)]
-    held += [run.encoder.content_key] if parts.encoder is not None else []
+    held += [run.encoder.content_key] if parts.encoder is not None or settings.start is not None else []
     names = [run.whole.name, settings.method, settings.gnn.name, str(settings.seed), digest(held)[:SHORT_KEY]]
     return Path("runs") / "-".join(map(plain_name, names))
 
@@ -512,6 +515,14 @@ def _attribute_warnings(run: Run, method: Method) -> list[str]:
     return [mismatch]
 
 
+def _start_warnings(run: Run) -> list[str]:
+    """That the run starts from one which has seen labels that it is scored on; it is also said."""
+    if (seen := seen_before(run.settings, run.whole)) is None:
+        return []
+    logger.warning("warning: %s", seen)
+    return [seen]
+
+
 def _adapted(run: Run, method: Method) -> Run:
     """The run whose encoder has learned neighbourhoods first, if the settings ask for it and the method takes it."""
     if run.settings.encoder.adapt == "none" or not method.adapts:
@@ -526,6 +537,7 @@ def _result(run: Run, learned: Learned, used: Sequence[Use]) -> dict[str, Any]:
     task, test, trained = Task.of(run.whole), run.whole.split.test, learned.encoder
     made = {use.label: use.artefact.made for use in used}
     counts = {use.label: int(getattr(use.artefact, "encoder_nodes", 0)) for use in used}
+    kept = run.encoder.trained if run.settings.encoder.adapt == "none" else None
     reused = {use.label: int(getattr(use.artefact, "reused", 0)) for use in used}
     return {
         "metric": task.metric,
@@ -533,6 +545,7 @@ def _result(run: Run, learned: Learned, used: Sequence[Use]) -> dict[str, Any]:
         "val": learned.gnn.val,
         "test": task.score(learned.gnn.logits[test], run.whole.labels[test]),
         "gamma": trained.gamma if trained else None,
+        "encoder_key": trained.made.key if trained else None if kept is None else kept.content_key,
         "alpha": learned.alpha,
         "chosen": learned.method,
         "tried": [asdict(tried) for tried in learned.tried],

@@ -375,6 +375,8 @@ class Config(Settings):
     [0.08, 0.02] is the low-label setting of ogbn-products."""
     device: str = "auto"
     """'cpu', 'cuda', ...; 'auto' takes a GPU where there is one."""
+    start: str | None = None
+    """A run directory whose encoder, and GNN as far as shapes fit, this run starts from (`fit --continue`)."""
     log: Annotated[Literal["none", "tensorboard", "wandb"], Field(json_schema_extra=UNKEYED)] = "none"
     """Where metrics go besides the run directory (extras 'tensorboard', 'wandb'). Does not change results."""
     encoder: EncoderConfig = EncoderConfig()

@@ -25,7 +25,7 @@ from labeldeconv.graph.attributed import AttributedGraph, edges_among
 from labeldeconv.graph.split import Split
 from labeldeconv.graph.task import Task
 from labeldeconv.labels.pseudo import Labels
-from labeldeconv.progress import bar
+from labeldeconv.progress import bar, logger
 from labeldeconv.propagation.adjacency import Adjacency
 from labeldeconv.settings.models import GNNConfig
 from labeldeconv.stages.files import write_array, write_text
@@ -81,6 +81,14 @@ class Taught:
     weight: float
 
 
+@dataclass(frozen=True, eq=False)
+class KeptGNN:
+    """Weights of a GNN that an earlier run has trained, a file, and what stands for them in keys."""
+
+    weights: Path
+    content_key: str
+
+
 @stage(version=4)  # 4: keeps the labels that feed a label branch
 def gnn(
     out: Folder,
@@ -92,7 +100,7 @@ def gnn(
     inductive: bool = False,
     edges: Annotated[AttributedGraph | None, Reads("edge_features")] = None,
     taught: Taught | None = None,
-    start: TrainedEncoder | None = None,
+    start: TrainedEncoder | KeptGNN | None = None,
     device: Annotated[torch.device, Idle] = torch.device("cpu"),
 ) -> TrainedGNN:
     """A GNN trained on fixed features (n, d).
@@ -101,7 +109,7 @@ def gnn(
         inductive: train on the graph of the train nodes, predict on the whole one.
         edges: the graph again, where the GNN reads edge features.
         taught: more nodes to learn from, with soft labels.
-        start: an encoder phase whose psi the GNN begins as.
+        start: an encoder phase whose psi the GNN begins as, or a GNN of which it takes all weights that fit.
     """
     x = features.values
     task = Task.of(graph)
@@ -110,7 +118,9 @@ def gnn(
     bias = output_start(task, graph.train_labels, settings.output_bias)
     if bias is not None:
         start_outputs(model, bias)
-    if start is not None:
+    if isinstance(start, KeptGNN):
+        take_fitting(model, start.weights, out.label)
+    elif start is not None:
         model.load_state_dict(load_file(start.head))
     values = edge_values(edges, model.edge_dim) if model.edge_dim else None
     feed = _feed(model, x, graph.edges, graph.num_nodes, values, settings, out.path, device)
@@ -118,6 +128,14 @@ def gnn(
         feed = _inductive_feed(model, x, graph, values, feed, settings, out.path, device)
     soft = None if taught is None else SoftLabels(taught.Y.values, taught.ids, taught.weight)
     return train_gnn(model, feed, task, graph.known_labels, graph.split, settings, seed, out, soft)
+
+
+def take_fitting(model: GNN, weights: Path, label: str) -> None:
+    """Load the weights of a file whose names and shapes the GNN has too, and say how many."""
+    own = model.state_dict()
+    fitting = {name: w for name, w in load_file(weights).items() if name in own and own[name].shape == w.shape}
+    model.load_state_dict({**own, **fitting})
+    logger.info("%s: starts from %d of %d tensors of %s", label, len(fitting), len(own), weights)
 
 
 def output_start(task: Task, train_labels: np.ndarray, kind: str) -> np.ndarray | None:

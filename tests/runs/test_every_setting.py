@@ -144,6 +144,7 @@ CHOOSE = {
     "split": (PNE, [0.4, 0.2]),
     "method": (PNE, "fne"),
     "setting": (FNE, "inductive"),
+    "start": (FNE, "runs/earlier"),
     "encoder.name": (PNE, "unirep"),
     "encoder.adapt": (FNE, "giant"),
     "labels.gamma": (LD, "auto"),
@@ -228,6 +229,8 @@ def test_it_changes_which_stages_there_are(name, graph, cache, tmp_path):
     base, value = CHOOSE[name]
     if name == "encoder.name":
         value = _another_encoder(tmp_path / "encoder")
+    if name == "start":
+        value = str(run(graph, cache, tmp_path / "earlier", base).run)
     if name in ("data", "data_seed"):
         base = {**base, "data": "planted:40"}
     before = run(graph, cache, tmp_path / "a", base).stages
