@@ -157,10 +157,17 @@ def test_explain_names_what_is_wrong(session, monkeypatch, capsys):
 
 
 def test_explain_imports_no_module_unless_trusted(session, tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr("labeldeconv.runs.directory.RunDirectory.gnn", "somebody.elses:Net")
+    run = RunDirectory.open(session[0] / "runs" / "small")
+    changed = run.config().model_copy(
+        update={"gnn": run.config().gnn.model_copy(update={"name": "somebody.elses:Net"})}
+    )
+    monkeypatch.setattr(RunDirectory, "config", lambda _: changed)
     words = ["labeldeconv", "explain", str(session[0] / "runs" / "small"), "17"]
-    monkeypatch.setattr("sys.argv", words)
-    with pytest.raises(SystemExit) as stopped:
-        main()
-    assert stopped.value.code == 1
-    assert "its GNN is 'somebody.elses:Net', of a module; --trust lets it be imported" in capsys.readouterr().err
+    for trust, message in (([], "'somebody.elses:Net' is code to import; `--trust`"), (["--trust"], "somebody.elses")):
+        monkeypatch.setattr("sys.argv", [*words, *trust])
+        with pytest.raises(SystemExit) as stopped:
+            main()
+        assert stopped.value.code == 1
+        told = capsys.readouterr().err
+        assert message in told
+        assert ("is code to import" in told) == (not trust)
