@@ -73,7 +73,7 @@ def application(serving: Serving, predictor: Predictor | None = None) -> App:
     limits = serving.limits
     scratch = None if serving.counters else tempfile.TemporaryDirectory(prefix="labeldeconv-serve-")
     counters = Counters(serving.counters or Path(scratch.name))  # type: ignore[union-attr]
-    held: dict[str, Any] = {"scratch": scratch}
+    held: dict[str, Any] = {}
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
@@ -86,6 +86,8 @@ def application(serving: Serving, predictor: Predictor | None = None) -> App:
         yield
         await asyncio.to_thread(held["batcher"].close)
         log_line(event="stopped")
+        if scratch is not None:
+            scratch.cleanup()
 
     app = FastAPI(
         title="labeldeconv serve",
