@@ -1,4 +1,4 @@
-# make install | demo | test | fuzz | test-thorough | test-browser | audit | wheel | bench-smoke | lint | types; everything lives in .venv
+# make install | demo | test | fuzz | test-thorough | test-browser | audit | wheel | bench-smoke | bench-memory | lint | types; everything lives in .venv
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
@@ -10,7 +10,7 @@ export OMP_WAIT_POLICY := PASSIVE
 export KMP_BLOCKTIME := 0
 export TOKENIZERS_PARALLELISM := true
 
-.PHONY: bench-smoke install demo test fuzz test-thorough test-browser audit wheel lint types unit clean
+.PHONY: bench-smoke install demo test fuzz test-thorough test-browser audit bench-memory wheel lint types unit clean
 
 install: $(STAMP)
 
@@ -53,6 +53,10 @@ test-browser: $(STAMP)
 	else \
 	  echo "test-browser: skipped, there is no chromium and it cannot be installed here"; \
 	fi
+
+# Hop labels of 5 GiB in 2 GiB, and ogbn-products' shape end to end in 4 GiB: a quarter of an hour, 15 GB of disk.
+bench-memory: $(STAMP)
+	$(BIN)/python -m benchmarks.memory
 
 # bandit and pip-audit. Without an advisory service (code 3) it says so: that is no failure, and no clean bill either.
 audit: $(STAMP)

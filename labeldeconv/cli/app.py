@@ -88,6 +88,9 @@ app = typer.Typer(
 app.add_typer(analyze, name="analyze")
 app.add_typer(cache, name="cache")
 
+MaxMemory = Annotated[
+    str | None, typer.Option(help="Memory that the run may take, such as 2GiB; refused before a stage that needs more.")
+]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Print the settings and the estimated cost, and stop.")]
 
 
@@ -108,6 +111,7 @@ def fit(
     hops: Hops = None,
     alpha: Alpha = None,
     max_nodes: MaxNodes = None,
+    max_memory: MaxMemory = None,
     out: Out = None,
     start: Annotated[
         Path | None, typer.Option("--continue", help="Start from the encoder and the GNN of this run directory.")
@@ -129,7 +133,7 @@ def fit(
 ) -> None:
     """Train one method with one GNN and one seed; writes a run directory."""
     names = {"data": part_of(data, max_nodes), "method": method, "encoder__name": encoder, "gnn__name": gnn, "log": log}
-    names["start"] = None if start is None else str(start)
+    names |= {"start": None if start is None else str(start), "max_memory": max_memory}
     from labeldeconv.runs.fit import fit_config, with_choices_of_fit
 
     settings = with_choices_of_fit(settings_of(config, sets, **names, seed=seed, **label_settings(alpha, hops)))
@@ -178,6 +182,7 @@ def compare(
     hops: Hops = None,
     alpha: Alpha = None,
     max_nodes: MaxNodes = None,
+    max_memory: MaxMemory = None,
     out: Out = None,
     log: LogTo = None,
     config: ConfigFile = None,
@@ -188,7 +193,7 @@ def compare(
     as_json: AsJson = False,
 ) -> None:
     """Run several methods, GNNs and seeds; stages are shared, finished ones are not run again."""
-    names = {"data": part_of(data, max_nodes), "encoder__name": encoder, "log": log}
+    names = {"data": part_of(data, max_nodes), "encoder__name": encoder, "log": log, "max_memory": max_memory}
     settings = settings_of(config, sets, **names, **label_settings(alpha, hops))
     if dry_run:
         return _dry_run(settings, as_json)

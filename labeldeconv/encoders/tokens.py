@@ -22,6 +22,7 @@ from torch import Tensor
 from labeldeconv.encoders.base import Tokenizer
 from labeldeconv.graph.texts import Texts
 from labeldeconv.progress import bar
+from labeldeconv.stages.memory_limit import check_room
 from labeldeconv.stages.stage import Artefact, Folder, stage
 
 CHUNK = 4096  # texts handed to the tokenizer at a time; it runs its own threads over them
@@ -81,6 +82,8 @@ def tokens(out: Folder, texts: Texts, tokenizer: Tokenizer, max_tokens: int, fil
 
     `files` is the hash of the files that the attributes name, for encoders that open files (`Pretrained.files_key`).
     """
+    needed = 24 * len(texts) + 400 * CHUNK * min(max_tokens, 256)  # lengths and row ends; Python's lists of a chunk
+    check_room(out.label, needed, "lower encoder.max_tokens")
     return write_tokens(tokenizer, texts, max_tokens, out.path)
 
 

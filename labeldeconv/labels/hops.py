@@ -13,10 +13,11 @@ from labeldeconv.graph.attributed import AttributedGraph
 from labeldeconv.labels.pseudo import Labels
 from labeldeconv.progress import bar
 from labeldeconv.propagation.adjacency import Adjacency, propagate
-from labeldeconv.propagation.outofcore import write_hops
+from labeldeconv.propagation.outofcore import block_bytes, write_hops
 from labeldeconv.settings.models import AdjacencyConfig
 from labeldeconv.stages.files import map_array
 from labeldeconv.stages.keys import Reads
+from labeldeconv.stages.memory_limit import check_room
 from labeldeconv.stages.stage import Artefact, Folder, stage
 
 
@@ -39,6 +40,9 @@ def hops(
 ) -> HopLabels:
     """K_i = A-hat^i Y for i = 0..number (Algorithm 1, line 4); `backward` turns all edges round first."""
     edges = graph.edges[::-1] if backward else graph.edges
+    size = (graph.num_nodes, edges.shape[1], adjacency)
+    needed = max(Adjacency.building_bytes(*size), Adjacency.held_bytes(*size) + block_bytes(graph.num_nodes))
+    check_room(out.label, needed, "A-hat takes it: labels.adjacency.undirected=false halves its entries")
     adj = Adjacency.from_edges(edges, graph.num_nodes, adjacency)
     return HopLabels(write_hop_labels(adj, Y.values, number, out.path / "values.npy", store))
 

@@ -11,6 +11,7 @@ import torch
 from labeldeconv.graph.attributed import AttributedGraph
 from labeldeconv.graph.task import Task
 from labeldeconv.stages.keys import Reads
+from labeldeconv.stages.memory_limit import check_room
 from labeldeconv.stages.stage import Artefact, Folder, stage
 
 
@@ -48,6 +49,8 @@ def pseudo(
     the mean of the others. Labels of validation and test nodes cannot be read here.
     """
     task = Task.of(graph)
+    advice = "Y and two copies of it take it: take part of the graph (--max-nodes)"
+    check_room(out.label, 12 * len(graph.split.roles) * graph.num_classes, advice)
     if predicted is not None:
         return Labels(pseudo_labels(task, graph.train_labels, graph.split.train, predicted.logits, temperature))
     Y = task.targets(graph.train_labels)

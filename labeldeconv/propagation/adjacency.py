@@ -53,6 +53,19 @@ class Adjacency:
         left, right = scales(np.diff(indptr), config.normalization)
         return cls(indptr, indices, left, right, config.undirected)
 
+    @staticmethod
+    def building_bytes(num_nodes: int, num_edges: int, config: AdjacencyConfig) -> int:
+        """Memory at the peak of `from_edges`: keys of 8 bytes an entry and the columns sorted from them, and row ends.
+
+        `held_bytes` are left of it.
+        """
+        return 12 * _entries(num_nodes, num_edges, config) + 32 * num_nodes
+
+    @staticmethod
+    def held_bytes(num_nodes: int, num_edges: int, config: AdjacencyConfig) -> int:
+        """Memory of an A-hat at most: columns of 4 bytes, row ends and factors."""
+        return 4 * _entries(num_nodes, num_edges, config) + 16 * num_nodes
+
     @classmethod
     def identity(cls, num_nodes: int) -> Adjacency:
         """I (n, n): every node is its own and only neighbour."""
@@ -140,6 +153,11 @@ class Adjacency:
                 size=(self.num_nodes, self.num_sources),
                 check_invariants=False,
             )
+
+
+def _entries(num_nodes: int, num_edges: int, config: AdjacencyConfig) -> int:
+    """Entries of A-hat at most, before duplicates go."""
+    return num_edges * (2 if config.undirected else 1) + (num_nodes if config.self_loops else 0)
 
 
 def scales(degree: np.ndarray, normalization: str) -> tuple[np.ndarray, np.ndarray | None]:

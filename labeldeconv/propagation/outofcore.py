@@ -16,9 +16,15 @@ from labeldeconv.propagation.adjacency import Adjacency, propagate
 from labeldeconv.propagation.fixed_point import quantize
 from labeldeconv.propagation.kernel.gather import LINE, count_classes, padded
 from labeldeconv.stages.files import map_array
+from labeldeconv.stages.memory_limit import room
 
 BLOCK_BYTES = 400 << 20  # two hops of a block
 ROW_BYTES = 4 << 20  # rows of a memory map in memory at a time
+
+
+def block_bytes(num_nodes: int) -> int:
+    """Memory of `write_hops` at least, beside A-hat: two hops of the narrowest block, classes, rows on their way."""
+    return 2 * LINE * num_nodes + 2 * num_nodes + 4 * ROW_BYTES
 
 
 def scratch(folder: Path, name: str, shape: tuple[int, ...], dtype: np.dtype) -> np.memmap:
@@ -44,7 +50,9 @@ def write_hops(
     """
     n, d = x.shape
     computed = np.dtype(np.uint16 if out.dtype == np.uint16 else np.float32)
-    width = max(1, BLOCK_BYTES // (2 * LINE * max(n, 1))) * LINE // computed.itemsize
+    left = room()
+    block = BLOCK_BYTES if left is None else min(BLOCK_BYTES, left // 2)
+    width = max(1, block // (2 * LINE * max(n, 1))) * LINE // computed.itemsize
     starts = range(0, d, width)
     if len(starts) == 1:
         for i, values in enumerate(_hops(adj, x, hops, computed)):

@@ -18,6 +18,7 @@ from labeldeconv.graph.split import Split
 from labeldeconv.graph.task import Task
 
 BINS = 15
+ROWS = 1 << 16  # nodes at a time
 RANGE = (0.05, 20.0)  # of temperatures; a GNN that is never wrong on the validation nodes would ask for 0
 
 
@@ -56,15 +57,20 @@ def calibration_error(task: Task, logits: np.ndarray, labels: np.ndarray, temper
     Multi-class: of the largest probability, against whether that class is right. Multi-label: of every known label's
     probability, against whether the node has it.
     """
-    p = task.probabilities(torch.from_numpy(np.array(logits, dtype=np.float64)), temperature).numpy()
-    if task.kind == "multiclass":
-        known = labels >= 0
-        confidence, right = p[known].max(1, initial=0.0), p[known].argmax(1) == labels[known]
-    else:
-        known = labels >= 0
-        confidence, right = p[known], labels[known] > 0
-    if not len(confidence):
+    confident, rightly = [], []
+    for lo in range(0, len(logits), ROWS):  # float64 of all would take more memory than the training did
+        part, truth = logits[lo : lo + ROWS], labels[lo : lo + ROWS]
+        p = task.probabilities(torch.from_numpy(np.array(part, dtype=np.float64)), temperature).numpy()
+        known = truth >= 0
+        if task.kind == "multiclass":
+            confident.append(p[known].max(1, initial=0.0))
+            rightly.append(p[known].argmax(1) == truth[known])
+        else:
+            confident.append(p[known])
+            rightly.append(truth[known] > 0)
+    if not sum(map(len, confident)):
         return float("nan")
+    confidence, right = np.concatenate(confident), np.concatenate(rightly)
     place = np.minimum((confidence * BINS).astype(int), BINS - 1)
     gaps = np.bincount(place, confidence - right, minlength=BINS)
     return float(np.abs(gaps).sum() / len(confidence))

@@ -42,6 +42,7 @@ from labeldeconv.settings.reading import label_settings, load_config, said, with
 from labeldeconv.stages.cache import Cache
 from labeldeconv.stages.files import write_json
 from labeldeconv.stages.keys import digest, token
+from labeldeconv.stages.memory_limit import limited
 from labeldeconv.stages.stage import Use, session
 from labeldeconv.stages.watch import open_metrics
 from labeldeconv.training.capacity import largest_batch
@@ -395,7 +396,7 @@ def fit_config(
     check_writable(out or Path("runs") / "run")
     if out is not None:
         check_place(out)
-    with session(cache):
+    with limited(settings.max_memory), session(cache):
         loaded = load_graph(settings, parts.graph)
     return fit_graph(settings, loaded.graph, parts, out, cache, find_batch, memory_mib, loaded.warnings)
 
@@ -419,7 +420,7 @@ def fit_graph(
     method = method_named(parts.method or settings.method)
     runs, left_out = contenders(settings, graph, parts, method)
     out = out or default_folder(settings, runs, parts)
-    with claimed(out):
+    with claimed(out), limited(settings.max_memory):
         work = begin_run(out)
         with open_metrics(settings.log, work, out.name, settings.model_dump()) as log, session(cache, log) as account:
             method.needs(runs[0])

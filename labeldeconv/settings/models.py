@@ -379,6 +379,9 @@ class Config(Settings):
     """A run directory whose encoder, and GNN as far as shapes fit, this run starts from (`fit --continue`)."""
     log: Annotated[Literal["none", "tensorboard", "wandb"], Field(json_schema_extra=UNKEYED)] = "none"
     """Where metrics go besides the run directory (extras 'tensorboard', 'wandb'). Does not change results."""
+    max_memory: Annotated[str | None, Field(json_schema_extra=UNKEYED)] = None
+    """Memory that a run may take, such as '2GiB': stages work in smaller blocks or are refused before they start
+    (docs/trust.md); None takes what there is. Does not change results."""
     encoder: EncoderConfig = EncoderConfig()
     labels: LabelConfig = LabelConfig()
     train: TrainConfig = TrainConfig()

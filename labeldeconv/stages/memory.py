@@ -21,6 +21,11 @@ def resident_memory_mib() -> float | None:
     return _status("VmRSS")
 
 
+def anonymous_memory_mib() -> float | None:
+    """Resident memory that is no file's and so cannot be taken back; None where the system does not tell."""
+    return _status("RssAnon")
+
+
 def peak_accelerator_mib() -> float | None:
     """Largest memory of tensors since the last reset, on the fullest accelerator; None where there is none."""
     devices = _accelerators()

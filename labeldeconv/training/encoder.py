@@ -34,12 +34,14 @@ from labeldeconv.labels.targets import Targets
 from labeldeconv.progress import bar
 from labeldeconv.settings.models import TrainConfig
 from labeldeconv.stages.keys import Idle, Reads
+from labeldeconv.stages.memory_limit import check_room
 from labeldeconv.stages.stage import Artefact, Folder, stage
 from labeldeconv.training.checkpoint import Checkpoint
 from labeldeconv.training.finite import check_loss, check_rows, check_weights
 from labeldeconv.training.output_rows import OutputRows, RowAdamW
 from labeldeconv.training.steps import encoder_autocast, fused_optimizer, open_log, parameter_groups, set_learning_rates
 
+LESS = "lower train.batch_nodes and train.batch_tokens, or set train.gradient_checkpointing=true"
 LOG = "steps.jsonl"  # one line per optimiser step: step, epoch, loss, lr, gamma
 READS = (  # of the settings; psi_init and psi_norm are the head's
     "epochs", "lr", "psi_lr", "gamma_lr", "weight_decay", "warmup", "clip", "dropout", "batch_nodes", "batch_tokens",
@@ -265,6 +267,7 @@ def train(
     goal = targets.build()
     behind = head.build(model.dim, goal, nodes)
     objective = Objective(model, behind, goal, targets.task, settings.dropout, pseudo_weight, gold).to(device)
+    check_room(out.label, training_bytes(objective, tokens, settings), LESS)
     with used_vocabulary(model, tokens):
         run = train_encoder(objective, tokens, nodes, settings, seed, out)
     model.save(out.path / "encoder")
@@ -307,6 +310,18 @@ class HasValues(Protocol):
     def content_key(self) -> str:
         """The key of the stage that made it."""
         ...
+
+
+def training_bytes(objective: Objective, tokens: Tokens, settings: TrainConfig) -> float:
+    """Memory that training takes beside the weights: gradients, AdamW's two moments, a checkpoint, and activations.
+
+    34 numbers of a token's width are kept per layer for the gradients (Korthikanti et al., 2022), without attention's.
+    """
+    weights = sum(p.numel() for p in objective.parameters() if p.requires_grad)
+    widest = min(settings.batch_tokens, settings.batch_nodes * int(tokens.lengths.max(initial=1)))
+    layers = getattr(getattr(getattr(objective.encoder, "model", None), "config", None), "num_hidden_layers", 12)
+    kept = 2 if settings.gradient_checkpointing else 34
+    return 16 * weights + 4 * widest * objective.encoder.dim * (kept * layers + 34) + 72 * tokens.num_nodes
 
 
 @stage(version=1)

@@ -26,6 +26,7 @@ from labeldeconv.encoders.trunk import TokenStates, split_for
 from labeldeconv.progress import bar, logger
 from labeldeconv.stages.files import is_sealed, map_array, sealed, write_json
 from labeldeconv.stages.keys import Idle
+from labeldeconv.stages.memory_limit import check_room
 from labeldeconv.stages.stage import Artefact, Folder, stage
 from labeldeconv.training.finite import check_rows
 from labeldeconv.training.reuse import Earlier, encoded_before
@@ -33,6 +34,7 @@ from labeldeconv.training.steps import encoder_autocast
 
 CPU_TOKENS, GPU_TOKENS = 2048, 65536  # per batch; on a CPU activations should stay in the cache: 1.2 times 8192
 BATCH_NODES = 1024
+INFERENCE = 24  # vectors of a token's width alive at once in a layer: states, queries, keys, values, the wide layer
 COPIED = 1 << 16  # nodes that get the features of an equal attribute at a time
 SAVE_SECONDS = 20.0
 ROWS = 1 << 14  # standardised at a time
@@ -80,6 +82,9 @@ def features(
         logger.info("%s: %s of %s nodes have texts that were encoded before", out.label, f"{reused:,}", total)
     searched = time.perf_counter() - start
     model = split_for(loaded, tokens).to(device)
+    rows = 72 * tokens.num_nodes  # lengths, their order, and which attributes are equal (a sort of 64-bit hashes)
+    batch = 4 * CPU_TOKENS * model.dim * INFERENCE
+    check_room(out.label, rows + batch, "take a smaller encoder (encoder.layers) or part of the graph (--max-nodes)")
     seconds = searched + export_features(model, tokens, out, precision, earlier)
     values = np.load(out.path / "values.npy", mmap_mode="r", allow_pickle=False)
     return Features(values, tokens.num_nodes - reused, seconds, reused=reused)

@@ -21,15 +21,19 @@ from torch import Tensor
 from labeldeconv.errors import ConfigError
 from labeldeconv.gnns.architecture import Architecture
 from labeldeconv.gnns.base import GNN
+from labeldeconv.gnns.workload import Size, training_mib
 from labeldeconv.graph.attributed import AttributedGraph, edges_among
 from labeldeconv.graph.split import Split
 from labeldeconv.graph.task import Task
 from labeldeconv.labels.pseudo import Labels
 from labeldeconv.progress import bar, logger
 from labeldeconv.propagation.adjacency import Adjacency
+from labeldeconv.propagation.outofcore import block_bytes
 from labeldeconv.settings.models import GNNConfig
 from labeldeconv.stages.files import write_array, write_text
 from labeldeconv.stages.keys import Idle, Reads
+from labeldeconv.stages.memory import MIB
+from labeldeconv.stages.memory_limit import check_room
 from labeldeconv.stages.stage import Artefact, Folder, stage
 from labeldeconv.training.checkpoint import Checkpoint
 from labeldeconv.training.consistency import Consistency
@@ -122,6 +126,7 @@ def gnn(
         take_fitting(model, start.weights, out.label)
     elif start is not None:
         model.load_state_dict(load_file(start.head))
+    check_room(out.label, gnn_bytes(model, graph, settings), "gnn.batching=neighbors, or a GNN fed by rows (sagn)")
     values = edge_values(edges, model.edge_dim) if model.edge_dim else None
     feed = _feed(model, x, graph.edges, graph.num_nodes, values, settings, out.path, device)
     if inductive:
@@ -136,6 +141,24 @@ def take_fitting(model: GNN, weights: Path, label: str) -> None:
     fitting = {name: w for name, w in load_file(weights).items() if name in own and own[name].shape == w.shape}
     model.load_state_dict({**own, **fitting})
     logger.info("%s: starts from %d of %d tensors of %s", label, len(fitting), len(own), weights)
+
+
+def gnn_bytes(model: GNN, graph: AttributedGraph, settings: GNNConfig) -> float:
+    """Memory that training and predicting take at their peak: A-hat while it is built, or with the batches it feeds."""
+    n, size = graph.num_nodes, (graph.num_nodes, graph.edges.shape[1], settings.adjacency)
+    held = Adjacency.held_bytes(*size)
+    logits = 12 * n * graph.num_classes  # of all nodes: of this evaluation, of the best one, and joined from parts
+    if model.feed == "rows":
+        width = (model.hops + 1) * (model.in_dim + 4 * max(p.shape[0] for p in model.parameters() if p.ndim == 2))
+        working: float = max(
+            block_bytes(n), 12 * min(settings.batch_rows, n) * width
+        )  # a batch, its gradients, the next one
+    elif settings.batching == "full":
+        entries = held // 4
+        working = training_mib(model, Size(n, entries, n, 0)) * MIB
+    else:
+        working = 0  # a batch, which is taken to fit; layers of all nodes are evaluated block by block, on disk
+    return max(Adjacency.building_bytes(*size), held + working + logits)
 
 
 def output_start(task: Task, train_labels: np.ndarray, kind: str) -> np.ndarray | None:

@@ -12,6 +12,7 @@ import pytest
 from typer.testing import CliRunner
 
 from labeldeconv.cli.app import app, main
+from labeldeconv.runs.directory import RunDirectory
 
 DOCS = Path(__file__).parents[2] / "docs" / "serving.md"
 
@@ -158,9 +159,8 @@ def test_explain_names_what_is_wrong(session, monkeypatch, capsys):
 
 def test_explain_imports_no_module_unless_trusted(session, tmp_path, monkeypatch, capsys):
     run = RunDirectory.open(session[0] / "runs" / "small")
-    changed = run.config().model_copy(
-        update={"gnn": run.config().gnn.model_copy(update={"name": "somebody.elses:Net"})}
-    )
+    config = run.config()
+    changed = config.model_copy(update={"gnn": config.gnn.model_copy(update={"name": "somebody.elses:Net"})})
     monkeypatch.setattr(RunDirectory, "config", lambda _: changed)
     words = ["labeldeconv", "explain", str(session[0] / "runs" / "small"), "17"]
     for trust, message in (([], "'somebody.elses:Net' is code to import; `--trust`"), (["--trust"], "somebody.elses")):

@@ -172,6 +172,7 @@ NOTHING = {
     "encoder.revision": (FNE, "main"),
     "device": (FNE, "cpu"),
     "log": (FNE, "tensorboard"),
+    "max_memory": (FNE, "64GiB"),
     "train.checkpoint_minutes": (FNE, 0.0),
     "gnn.checkpoint_minutes": (FNE, 0.0),
 }
