@@ -2,6 +2,7 @@
 
     python -m benchmarks.shared_cache                        # 8 processes, 200 fits
     python -m benchmarks.shared_cache --processes 3 --fits 9 # as the test suite does
+    python -m benchmarks.shared_cache --without-locks        # as on a file system without locks and hard links
 
 Fits differ in method and seed, so that some stages belong to all of them and some to one; several processes do the same
 fit at the same time, into directories of their own. A stage that was built twice, a fit that failed or gave another
@@ -11,6 +12,8 @@ result than its twin, and a file left behind are told.
 from __future__ import annotations
 
 import argparse
+import errno
+import fcntl
 import hashlib
 import json
 import os
@@ -27,6 +30,18 @@ from benchmarks.faults import SETTINGS, warm_up
 METHODS = ("pne", "fne", "wo-ld", "ld")
 
 
+def without_locks() -> None:
+    """From here on this process is on a file system that has neither locks nor hard links, as some of NFS."""
+
+    def refused(number: int) -> Any:
+        def call(*args: Any, **kwargs: Any) -> None:
+            raise OSError(number, os.strerror(number))
+
+        return call
+
+    fcntl.flock, os.link = refused(errno.ENOLCK), refused(errno.ENOTSUP)
+
+
 def work(number: int, fits: list[tuple[int, str, int]], folder: Path) -> None:
     """Do some fits in a child process; a line per fit goes to its file."""
     from labeldeconv.progress import logger
@@ -37,9 +52,9 @@ def work(number: int, fits: list[tuple[int, str, int]], folder: Path) -> None:
     made: list[str] = []
     real = Cache._make
 
-    def counted(self: Cache, final: Path, build: Any) -> None:
+    def counted(self: Cache, final: Path, build: Any, alone: bool = True) -> None:
         made.append(f"{final.parent.name}/{final.name}")
-        real(self, final, build)
+        real(self, final, build, alone)
 
     Cache._make = counted  # type: ignore[method-assign]
     given = {name.replace(".", "__"): value for name, value in SETTINGS.items() if name != "encoder.name"}
@@ -64,6 +79,7 @@ def main() -> None:
     parser.add_argument(
         "--seeds", type=int, default=5, help="seeds of the fits; with 4 methods there are 4 times as many"
     )
+    parser.add_argument("--without-locks", action="store_true")
     parser.add_argument("--json", action="store_true")
     args = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="labeldeconv-shared-") as name:
@@ -79,6 +95,8 @@ def main() -> None:
             child = os.fork()
             if not child:
                 try:
+                    if args.without_locks:
+                        without_locks()
                     work(number, own, folder)
                 finally:
                     os._exit(0)
@@ -115,6 +133,7 @@ def main() -> None:
     else:
         for key, value in out.items():
             print(f"{key}: {value}")
+    twice = [] if args.without_locks else twice  # there nobody can know that another one is at it
     if out["missing"] or errors or differ or twice or odd or len(finished) != len(built):
         print(*(row["error"] for row in errors[:3]), *odd[:3], sep="\n", file=sys.stderr)
         sys.exit(1)

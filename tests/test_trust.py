@@ -52,6 +52,15 @@ def test_processes_that_share_a_cache_build_every_stage_once(processes):
     )
 
 
+def test_processes_on_a_file_system_without_locks_and_links_give_the_right_results():
+    """Some of NFS: each process builds what it needs in a folder of its own, and the first to finish wins."""
+    found, done = run("shared_cache", "--processes", "3", "--fits", "12", "--seeds", "1", "--without-locks")
+    assert done.returncode == 0, done.stderr
+    assert found["fits"] == 12
+    assert found["built"] >= found["stages"] > 8
+    assert (found["failed"], found["with_different_results"], found["left_behind"]) == (0, 0, 0)
+
+
 def test_bandit_finds_nothing_that_is_not_argued():
     pytest.importorskip("bandit", reason="needs the extra audit")
     found, done = run("audit", "--only", "bandit")

@@ -17,6 +17,7 @@ import hashlib
 import json
 import os
 import shutil
+import socket
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -107,10 +108,10 @@ class Cache:
             return final, found, True
         final.parent.mkdir(parents=True, exist_ok=True)
         (self.root / "locks").mkdir(exist_ok=True)
-        with locked(self.root / "locks" / key):  # a second process waits, then finds the stage done
+        with locked(self.root / "locks" / key) as alone:  # a second process waits, then finds the stage done
             if found := self._usable(final, deletes=True):
                 return final, found, True
-            self._make(final, build)
+            self._make(final, build, alone)
             manifest = read_manifest(final)
             _SEEN[final] = _marks(final, manifest)
         return final, manifest, False
@@ -134,8 +135,10 @@ class Cache:
         _touch(folder / MANIFEST)
         return manifest
 
-    def _make(self, final: Path, build: Callable[[Path], Manifest]) -> None:
-        work = final.with_name(f"{final.name}.partial")
+    def _make(self, final: Path, build: Callable[[Path], Manifest], alone: bool = True) -> None:
+        """Make a stage; who may not be `alone`, for want of locks, works in a folder of its own, and the first wins."""
+        own = "" if alone else f".{socket.gethostname()}-{os.getpid()}"
+        work = final.with_name(f"{final.name}{own}.partial")
         work.mkdir(exist_ok=True)
         try:  # a kill between manifest and rename
             manifest = read_manifest(work, final.name)
@@ -151,7 +154,12 @@ class Cache:
             if path.name != MANIFEST and str(path.relative_to(work)) not in manifest["files"]:
                 path.unlink()
         make_read_only(work)
-        work.replace(final)
+        try:
+            work.replace(final)
+        except OSError:
+            if alone or not final.exists():
+                raise
+            shutil.rmtree(work)  # another process was faster, with the same result
         flush(final.parent)
 
     def remember(self, run: Path, keys: list[str]) -> None:

@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from labeldeconv.progress import logger
+from labeldeconv.progress import logger, say_once
 
 PATIENCE = 2.0  # seconds of waiting before it is said
 POLL = 0.05  # seconds between two tries
@@ -29,11 +29,14 @@ class Held(Exception):
 
 
 @contextmanager
-def locked(path: Path, waits: bool = True) -> Iterator[None]:
-    """Hold the lock `path`; who cannot wait gets `Held`. After PATIENCE seconds it is said whom one waits for."""
+def locked(path: Path, waits: bool = True) -> Iterator[bool]:
+    """Hold the lock `path`; who cannot wait gets `Held`. After PATIENCE seconds it is said whom one waits for.
+
+    False where the file system has no locks: others may be inside at the same time, and it is said once.
+    """
     handle = _acquire(path, waits)
     try:
-        yield
+        yield handle is not None
     finally:
         if handle is not None:
             try:
@@ -53,7 +56,11 @@ def _acquire(path: Path, waits: bool) -> int | None:
             owner = _owner(handle)
             os.close(handle)
             if error.errno in WITHOUT:
-                logger.debug("%s: this file system has no locks; nothing keeps two processes apart", path)
+                path.unlink(missing_ok=True)
+                say_once(
+                    f"{path.parent}: this file system has no locks, so that two processes may do the same work; never "
+                    "let two of them write one run directory"
+                )
                 return None
             if error.errno not in (errno.EAGAIN, errno.EACCES):
                 raise

@@ -14,6 +14,7 @@ import tomli_w
 from hypothesis import given
 from hypothesis import strategies as st
 
+from labeldeconv.data.sets.conllu import load_treebank, treebank_files
 from labeldeconv.data.sets.debian import debian_files, load_debian
 from labeldeconv.data.sets.fasta import read_fasta
 from labeldeconv.data.sets.ogb.layout import ARXIV
@@ -167,6 +168,31 @@ def test_debian_packages(index, translation, tags):
         loaded = told("debian", lambda: load_debian(debian_files(Path(folder)), tags))
         if loaded is not None:
             told("debian", lambda: loaded.graph.check() or sound(loaded))
+
+
+cell = st.sampled_from(
+    ["_", "", "1", "2", "3", "0", "-1", "1-2", "2.1", "-", ".", "x", "9" * 30, "9" * 5000, "nsubj", "a:b", ":", "root",
+     "²", "\x00", "\ufeff", "word"]
+) | st.text(max_size=6)  # fmt: skip
+row = st.lists(cell, min_size=9, max_size=11).map("\t".join)
+good = st.builds(
+    lambda number, head, relation: f"{number}\tword{number}" + "\t_" * 4 + f"\t{head}\t{relation}\t_\t_",
+    st.integers(1, 3) | cell, st.integers(0, 3) | cell, st.sampled_from(["root", "nsubj", "obj:x", "_"]),
+)  # fmt: skip
+
+
+@fuzzed("conllu")
+@given(st.lists(good | row | st.sampled_from(["", "# text = x", " ", "#"]), max_size=12), shaped, st.booleans())
+def test_conllu(rows, shape, twice):
+    with place() as folder:
+        name = "a.conllu.gz" if shape == "gz" else "a.conllu"
+        content = encoded("\n".join(rows), shape)
+        (Path(folder) / name).write_bytes(content)
+        if twice:
+            (Path(folder) / "b.conllu").write_bytes(encoded("\n".join(rows), "plain"))
+        loaded = told("conllu", lambda: load_treebank(treebank_files(Path(folder))))
+        if loaded is not None:
+            told("conllu", lambda: loaded.graph.check() or sound(loaded))
 
 
 OGB = {

@@ -1,4 +1,4 @@
-"""max_memory: stages that need more are refused before they start, with what they need; smaller blocks, same results."""
+"""max_memory: stages that need more are refused before they start, with what they need; smaller blocks, equal bytes."""
 
 import re
 

@@ -28,6 +28,7 @@ from labeldeconv.graph.texts import Texts
 COLUMNS = 10
 FREQUENT = 17  # relations that are classes of their own
 OTHER = "other"
+DIGITS = 9  # of a word's number; Python refuses texts of more than 4,300 digits
 
 
 @dataclass(frozen=True)
@@ -140,8 +141,8 @@ def _word(path: Path, line: int, row: str, skipped: Counter[str]) -> Word | None
         skipped["multi-word tokens" if "-" in number else "empty nodes"] += 1
         return None
     for column, cell in (("ID", number), ("HEAD", head)):
-        if not (cell.isascii() and cell.isdigit()):
-            raise DataError(f"{path}, line {line}: column {column}: a number expected, got '{cell}'")
+        if not (cell.isascii() and cell.isdigit() and len(cell) <= DIGITS):
+            raise DataError(f"{path}, line {line}: column {column}: a number expected, got '{cell[:40]}'")
     if relation in ("", "_"):
         raise DataError(f"{path}, line {line}: column DEPREL is empty")
     return Word(int(number), form, int(head), relation.partition(":")[0])

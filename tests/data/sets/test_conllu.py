@@ -79,3 +79,11 @@ def test_english_ewt_is_the_word_graph_that_is_known():
     assert (graph.num_nodes, graph.edges.shape[1], graph.num_classes) == (25_147, 38_932, 18)
     same = graph.labels[graph.edges[0]] == graph.labels[graph.edges[1]]
     assert np.round(same.mean(), 2) == 0.04
+
+
+def test_numbers_that_no_sentence_has_are_refused(tmp_path):
+    """The defect: Python turns no text of more than 4,300 digits into a number, and that was a traceback."""
+    for number, head in (("9" * 5000, "0"), ("1", "9" * 5000)):
+        (tmp_path / "a.conllu").write_text(rows((number, "word", head, "root")))
+        with pytest.raises(DataError, match="a number expected, got '9999"):
+            open_data(str(tmp_path / "a.conllu"))
