@@ -95,7 +95,8 @@ def main() -> None:
         kept = Path(".hypothesis") / f"atheris-{args.target}-"
         kept.parent.mkdir(exist_ok=True)
         options = [f"-max_total_time={args.seconds}", f"-artifact_prefix={kept}", "-rss_limit_mb=4096", "-max_len=4096"]
-        atheris.Setup([sys.argv[0], *options, "-print_final_stats=1", corpus], one)
+        options += ["-keep_seed=1", "-print_final_stats=1"]
+        atheris.Setup([sys.argv[0], *options, corpus], one)
         atheris.Fuzz()
 
 
