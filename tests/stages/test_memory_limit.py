@@ -1,4 +1,4 @@
-"""max_memory: stages that need more are refused before they start, with what they need; smaller blocks, equal bytes."""
+"""max_memory: stages that need more are refused before they start, with what they need; smaller blocks, same bits."""
 
 import re
 
