@@ -14,6 +14,7 @@ from typing import Any
 
 import labeldeconv
 from labeldeconv.errors import ConfigError, LabelDeconvError, MissingExtra
+from labeldeconv.prediction.explanation import Explanation
 from labeldeconv.prediction.predictor import Predictor
 from labeldeconv.serving.batching import Batcher
 from labeldeconv.serving.counters import Counters
@@ -22,6 +23,7 @@ from labeldeconv.serving.limits import Serving
 from labeldeconv.serving.messages import (
     Answer,
     Asked,
+    AskedWhy,
     Described,
     Found,
     Refused,
@@ -29,6 +31,7 @@ from labeldeconv.serving.messages import (
     check_size,
     columns_of,
     invalid_fields,
+    node_to_explain,
     refusal,
     to_new_nodes,
 )
@@ -133,6 +136,19 @@ def application(serving: Serving, predictor: Predictor | None = None) -> App:
             counters.add(f"nodes_{by}")
         request.scope["state"]["log"] = {"nodes": len(told)}
         return Response(answered(told, asked.features), media_type="application/json")
+
+    @app.post("/explain", response_model=Explanation, tags=["prediction"])
+    async def explain(asked: AskedWhy, request: Request) -> Any:
+        """Say which hop and which neighbours carried the prediction of one of the new nodes."""
+        check_size(asked, limits)
+        new = to_new_nodes(asked, held["predictor"], held["columns"])
+        node = node_to_explain(asked, new)
+        try:
+            told = await asyncio.to_thread(held["batcher"].explain, node, new, asked.of, asked.top, asked.alone)
+        except LabelDeconvError as error:
+            raise refusal(error) from None
+        request.scope["state"]["log"] = {"nodes": len(new)}
+        return JSONResponse(told.to_dict())
 
     @app.get("/nodes", response_model=Found, tags=["graph"])
     def search(q: str = Query("", max_length=200), limit: int = Query(20, ge=1, le=MOST_FOUND)) -> Any:

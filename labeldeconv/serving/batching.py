@@ -15,6 +15,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from labeldeconv.prediction.explanation import Explanation
 from labeldeconv.prediction.logits import Mode
 from labeldeconv.prediction.numbering import NewNodes
 from labeldeconv.prediction.predictor import Alone, Predicted, Predictor
@@ -50,6 +51,7 @@ class Batcher:
         self._waiting: deque[Waiting] = deque()
         self._changed = threading.Condition()
         self._closing = False
+        self._computing = threading.Lock()
         self._thread = threading.Thread(target=self._work, name="predict", daemon=True)
         self._thread.start()
 
@@ -68,6 +70,11 @@ class Batcher:
             self._changed.notify()
         return asked.future
 
+    def explain(self, node: str, new: NewNodes, of: str | None, top: int, alone: Alone) -> Explanation:
+        """Explain a node of `new` in the caller's thread, between two batches."""
+        with self._computing:
+            return self.predictor.explain_nodes(node, new, of, top, alone)
+
     def close(self) -> None:
         """Answer all that was taken, then end the thread."""
         with self._changed:
@@ -83,11 +90,12 @@ class Batcher:
                 if not self._waiting:
                     return
                 arrived = [asked for asked in self._waiting if asked.tokens is None]
-            self._tokenize(arrived)
-            batch = self._taken()
-            if batch and self._note is not None:
-                self._note(len(batch), sum(asked.size for asked in batch))
-            self._answer(batch)
+            with self._computing:
+                self._tokenize(arrived)
+                batch = self._taken()
+                if batch and self._note is not None:
+                    self._note(len(batch), sum(asked.size for asked in batch))
+                self._answer(batch)
 
     def _tokenize(self, arrived: Sequence[Waiting]) -> None:
         """Count the tokens of new arrivals, all of them in one call; given features have none."""

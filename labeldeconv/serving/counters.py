@@ -13,7 +13,9 @@ from time import time
 
 import numpy as np
 
-ROUTES = ("/", "/predict", "/nodes", "/run", "/health", "/ready", "/metrics", "/openapi.json", "/docs", "other")
+ROUTES = (
+    "/", "/predict", "/explain", "/nodes", "/run", "/health", "/ready", "/metrics", "/openapi.json", "/docs", "other",
+)  # fmt: skip
 STATUSES = (200, 304, 400, 401, 404, 405, 408, 413, 421, 422, 429, 500, 503, 0)  # 0 is any other
 BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, float("inf"))  # seconds
 NUMBERS = ("seconds", "in_flight", "batches", "batched_requests", "batched_tokens", "nodes_gnn", "nodes_psi", "start")

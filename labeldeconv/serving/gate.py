@@ -25,7 +25,7 @@ Send = Callable[[Message], Awaitable[None]]
 App = Callable[[Message, Receive, Send], Awaitable[None]]
 
 OPEN = {"/", "/docs", "/health", "/ready", "/page.css", "/page.js", "/docs.js"}  # without a token: they hold no data
-WORKING = {"/predict", "/nodes"}  # what `Limits.concurrent` counts
+WORKING = {"/predict", "/explain", "/nodes"}  # what `Limits.concurrent` counts
 DRAINED = 8  # times the largest body that is read and thrown away, so that a client who still sends sees the answer
 HEADERS = [
     (b"content-security-policy", b"default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "

@@ -80,6 +80,18 @@ class Asked(_Strict):
     )
 
 
+class AskedWhy(Asked):
+    """New nodes, one of which is explained."""
+
+    node: Id | None = Field(None, description="The id of the node to explain; the first one otherwise.")
+    of: Text | None = Field(None, description="The class to explain; the predicted one otherwise.")
+    top: Annotated[int, Field(ge=0, le=100)] = Field(10, description="Neighbors to name.")
+
+    model_config = ConfigDict(
+        json_schema_extra={"examples": [{"nodes": [{"text": "amber river", "neighbors": [17, 42]}], "top": 5}]}
+    )
+
+
 class PredictedNode(BaseModel):
     """What is predicted of one node."""
 
@@ -182,6 +194,14 @@ def to_new_nodes(asked: Asked, predictor: Predictor, columns: Sequence[str] | No
         raise refusal(error) from None
 
 
+def node_to_explain(asked: AskedWhy, new: NewNodes) -> str:
+    """The id of the node that is asked about, as the numbered nodes have it."""
+    node = new.ids[0] if asked.node is None else str(asked.node)
+    if node not in new.ids:
+        raise Refused(422, [("node", "the id of a node of this request expected")])
+    return node
+
+
 def refusal(error: LabelDeconvError) -> Refused:
     """An error of the input as a refusal: one entry per problem, with the first field that it names."""
     problems = getattr(error, "problems", None) or [str(error)]
@@ -257,6 +277,8 @@ def _check_attributes(asked: Asked, predictor: Predictor, columns: Sequence[str]
 
 
 def _about(message: str) -> str:
+    if message.startswith("explain: no class"):
+        return "of"
     return "edge_features" if "edge features" in message else "nodes"
 
 

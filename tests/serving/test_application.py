@@ -44,6 +44,22 @@ def test_a_prediction_is_the_predictors(server, predictor):
     assert server.predict(nodes, alone="gnn", mode="fast").json["nodes"][2]["by"] == "gnn"
 
 
+def test_an_explanation_is_the_predictors(server, predictor):
+    nodes = [{"text": "river", "id": "a", "neighbors": [3, 5]}, {"text": "drum", "id": "b", "neighbors": ["a"]}]
+    new = predictor.new_nodes(["river", "drum"], [(3, "a"), (5, "a"), ("a", "b")], ["a", "b"])
+    for asked, node, of in (({}, "a", None), ({"node": "b", "of": "topic 2", "top": 1}, "b", "topic 2")):
+        reply = server.ask("POST", "/explain", {"nodes": nodes, **asked})
+        assert reply.status == 200, reply.body
+        told = predictor.explain_nodes(node, new, of, asked.get("top", 10))
+        assert (reply.json["node"], reply.json["of"], reply.json["by"]) == (told.node, told.of, "gnn")
+        np.testing.assert_allclose(reply.json["by_hop"], told.by_hop, atol=1e-4)
+        assert [near["id"] for near in reply.json["neighbours"]] == [near.id for near in told.neighbours]
+    for wrong, field in (({"node": "c"}, "node"), ({"of": "nothing"}, "of"), ({"top": -1}, "top")):
+        reply = server.ask("POST", "/explain", {"nodes": nodes, **wrong})
+        assert (reply.status, reply.fields[0]) == (422, field), reply.body
+    assert server.ask("POST", "/explain", {"nodes": [{"text": "x" * 301}]}).status == 413
+
+
 def test_requests_at_a_time_are_answered_as_alone(server, predictor):
     """Forty clients whose nodes have one id and one neighbor: nobody sees anybody."""
     alone = {text: predictor.predict([text], [(3, "x")], ids=["x"]).probabilities[0] for text in TEXTS}

@@ -93,7 +93,12 @@ def test_a_text_with_neighbors_is_predicted(visit, predictor, tmp_path, width, s
         assert len(shown) == 2  # with neighbors, and alone
         assert "by gnn" in page.locator("#node .meta").inner_text()
         assert page.locator("#node thead").first.inner_text().count("psi") == 1
-        points = page.locator("#node tbody").nth(1).locator("td.n").all_inner_texts()
+        why = client.ask(
+            "POST", "/explain", {"nodes": [{"text": "not amber river but drum", "neighbors": [0, 17]}]}
+        ).json
+        hops = page.locator("#node table.hops td.n").all_inner_texts()
+        assert [float(value) for value in hops] == pytest.approx(why["by_hop"], abs=0.006)
+        points = page.locator("#node tbody").nth(2).locator("td.n").all_inner_texts()
         alone = client.predict([{"text": "not amber river but drum", "neighbors": ["17"]}]).json["nodes"][0]
         top = int(np.argmax(told["probabilities"]))
         gained = 100 * (told["probabilities"][top] - alone["probabilities"][top])

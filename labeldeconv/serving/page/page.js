@@ -117,7 +117,27 @@
   };
   const said = (node) => (Array.isArray(node.prediction) ? node.prediction.join(", ") || "no label" : node.prediction);
 
-  const draw = (linked, alone, without) => {
+  const signed = (value) => `${value > 0 ? "+" : ""}${value.toFixed(2)}`;
+  const drawHops = (box, why) => {
+    html("h4", "", box, `What each hop adds to “${why.of}”`);
+    const table = html("table", "hops", html("div", "scroll", box)), head = html("tr", "", html("thead", "", table));
+    html("th", "", head, "hop");
+    html("th", "n", head, "logit");
+    const body = html("tbody", "", table), far = why.hops_are === "distances" ? "edges away" : "steps of A-hat";
+    why.by_hop.forEach((value, i) => {
+      const row = html("tr", "", body);
+      html("th", "", row, i === 0 ? "0: its own text" : `${i} ${far}`);
+      html("td", "n", row, signed(value));
+    });
+    if (why.of_labels !== null) {
+      const row = html("tr", "", body);
+      html("th", "", row, "known labels around it");
+      html("td", "n", row, signed(why.of_labels));
+    }
+    html("p", "note", box, `${why.how}: from ${signed(why.baseline)} at the mean features of the graph to ${signed(why.logit)}.`);
+  };
+
+  const draw = (linked, alone, without, why) => {
     const box = $("node"), first = linked || alone;
     box.replaceChildren();
     html("h3", "", box, said(first));
@@ -139,6 +159,7 @@
     }
     if (run.class_names.length > SHOWN) html("p", "note", box, `The ${SHOWN} most probable of ${run.class_names.length} classes.`);
     if (linked) html("p", "note", box, `Without its neighbors it would be: ${said(alone)}.`);
+    if (why) drawHops(box, why);
     if (!without.length) return;
     const top = order[0];
     html("h4", "", box, `What each neighbor adds to “${run.class_names[top]}”`);
@@ -166,7 +187,9 @@
       const [alone, linked, ...without] = await Promise.all([
         one([]), ids.length ? one(ids) : null, ...some.map((out) => one(ids.filter((id) => id !== out))),
       ]);
-      draw(linked, alone, without);
+      // What a model cannot explain, such as one that reads labels, it still predicts.
+      const why = ids.length ? await ask("explain", { nodes: [{ ...own, neighbors: ids }], top: 0 }).catch(() => null) : null;
+      draw(linked, alone, without, why);
       if (innerWidth <= 860) $("node").scrollIntoView();
     } catch (error) { $("wrong").textContent = error.message; }
     $("predict").disabled = false;
