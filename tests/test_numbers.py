@@ -128,7 +128,7 @@ def test_validation_labels_change_nothing_where_nothing_is_selected(method, sett
     a, b = content(plain.run), content(flipped.run)
     a.pop("epochs.jsonl"), b.pop("epochs.jsonl")  # which have the validation scores
     assert a == b
-    scored = ("val", "stages", "calibration", "files")
+    scored = ("val", "stages", "encoder_key", "calibration", "files")
     assert told(plain.run, *scored) == told(flipped.run, *scored)
     val = graphs["val"].split.val
     for result, name in ((plain, "as it is"), (flipped, "val")):

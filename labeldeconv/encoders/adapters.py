@@ -32,7 +32,9 @@ def add_lora(model: nn.Module, config: EncoderConfig) -> nn.Module:
 
 @torch.no_grad()
 def merged(model: Any) -> Any:
-    """A copy in float32, with what adapters add in the weights, and without them."""
+    """The model in float32, with what adapters add in the weights, and without them; a copy, where that changes it."""
+    if not hasattr(model, "merge_and_unload") and all(p.dtype == torch.float32 for p in model.parameters()):
+        return model
     model = copy.deepcopy(model)
     if not hasattr(model, "merge_and_unload"):
         return _raised(model)

@@ -111,7 +111,7 @@ class Pretrained:
 
     @cached_property
     def _facts(self) -> _Known:
-        place = None if self._model is not None else (self.config, *_state(self.config.name))
+        place = None if self._model is not None else (self.config.model_dump_json(), *_state(self.config.name))
         if place not in _known:
             loaded = self.load()
             tokenizer, takes, dim = loaded.tokenizer_part, loaded.takes, loaded.dim

@@ -20,7 +20,7 @@ from labeldeconv.stages.files import write_json
 
 OURS = {theirs: mode for mode, theirs in MODES.items()}
 LEGACY = {  # keys of older folders, in the order in which vectors are put side by side
-    "pooling_mode_cls_token": "cls",
+    "pooling_mode_cls_token": "cls",  # nosec B105 (a way of pooling)
     "pooling_mode_max_tokens": "max",
     "pooling_mode_mean_tokens": "mean",
     "pooling_mode_mean_sqrt_len_tokens": "mean_sqrt_len_tokens",

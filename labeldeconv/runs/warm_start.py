@@ -22,7 +22,15 @@ from labeldeconv.stages.keys import digest
 from labeldeconv.training.gnn import KeptGNN
 
 WEIGHTS = "gnn.safetensors"
-DECISIVE = ("name", "layers", "pooling", "normalize", "dim", "prompt", "lora_rank")  # of the encoder: with others its weights do not fit
+DECISIVE = (
+    "name",
+    "layers",
+    "pooling",
+    "normalize",
+    "dim",
+    "prompt",
+    "lora_rank",
+)  # of the encoder: with others its weights do not fit
 
 
 @dataclass(frozen=True, eq=False)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from labeldeconv.errors import ConfigError
 
-TOKEN_VARIABLE = "LABELDECONV_TOKEN"
+TOKEN_VARIABLE = "LABELDECONV_TOKEN"  # nosec B105 (where the token is, not the token)
 LEAST_TOKEN = 16  # characters: a guess of 2^64 and more, if it was drawn at random
 
 

@@ -221,7 +221,11 @@ def test_a_full_stdout_is_one_line(more):
 def test_ctrl_c_says_how_to_go_on(tmp_path):
     args = ["fit", "planted:60", "--method", "ld", "--gnn", "gcn", "--encoder", "tiny", "--set", "train.epochs=100000"]
     args += ["--out", str(tmp_path / "run")]
-    process = run_command(args, LABELDECONV_CACHE=str(tmp_path / "cache"))
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # whoever runs us in the background ignores it
+    try:
+        process = run_command(args, LABELDECONV_CACHE=str(tmp_path / "cache"))
+    finally:
+        signal.signal(signal.SIGINT, before)
     lines = []
     for line in process.stderr:
         lines.append(line)

@@ -47,7 +47,7 @@ READ = {
     "encoder.max_tokens": (PNE, 8, {"tokens"}),
     "encoder.train_layers": ({**FNE, "encoder.train_layers": 2}, 1, {"trunk"}),
     "encoder.lora_rank": (FNE, 2, {"train"}),
-    "encoder.weights": (LORA, "bfloat16", {"encode"}),
+    "encoder.weights": (LORA, "bfloat16", {"train"}),
     "encoder.lora_alpha": (LORA, 1.0, {"train"}),
     "encoder.lora_dropout": (LORA, 0.5, {"train"}),
     "encoder.lora_targets": (LORA, ["query"], {"train"}),

@@ -46,7 +46,7 @@ def test_run_directory_is_complete_and_open(tmp_path):
     run = result.run
     stored = json.loads((run / "result.json").read_text())
     told = json.loads(json.dumps(result.to_dict()))
-    own = ("format", "files", "bytes", "checksum")
+    own = ("format", "files", "bytes", "checksum", "encoder_key")
     assert {k: v for k, v in stored.items() if k not in own} == {k: v for k, v in told.items() if k != "run"}
     assert set(stored["peak_accelerator_mib"]) == set(stored["peak_mib"])
     assert stored["largest_batch"] is None

@@ -96,7 +96,7 @@ def test_resumed_equals_straight_to_the_bit(store, tmp_path, monkeypatch):
 IN_PRECISIONS = [*itertools.product(FAMILIES, ("float32", "bfloat16")), ("bert", "auto"), ("deberta", "auto")]
 
 
-@pytest.mark.parametrize(("name", "precision"), IN_PRECISIONS, ids="-".join)
+@pytest.mark.parametrize(("name", "precision"), IN_PRECISIONS)
 def test_every_family_trains_resumes_and_exports_in_every_precision(name, precision, family, tmp_path, monkeypatch):
     """On hardware with bfloat16, which 'auto' then takes: no exception, resumed equals straight to the bit, and the
     features of the trained encoder are near those in float32."""
