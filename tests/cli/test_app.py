@@ -296,3 +296,10 @@ def test_the_default_of_fit_is_a_race(raced_default):
     assert "estimate for auto with tiny and auto" in invoke("inspect", "planted:60", "--encoder", "tiny")
     compared = json.loads(invoke("compare", "planted:60", "--dry-run", "--json", *QUICK))
     assert compared["settings"]["gnn"]["name"] == "gcn"
+
+
+def test_inspect_says_how_a_public_file_was_read(tmp_path):
+    ring = {"nodes": [{"id": i, "abstract": f"t{i}", "subject": i % 2} for i in range(9)], "links": []}
+    (tmp_path / "ring.json").write_text(json.dumps(ring))
+    out = json.loads(invoke("inspect", str(tmp_path / "ring.json"), "--encoder", "tiny", "--json"))
+    assert out["warnings"][0] == "ring.json: read as text = abstract, label = subject, split = made"

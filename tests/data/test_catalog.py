@@ -11,7 +11,7 @@ from labeldeconv.data.sets.planted import PlantedSource
 from labeldeconv.errors import ConfigError, DataError
 
 NAMES = ["planted", "planted-multilabel", "planted-protein", "ogbn-arxiv", "ogbn-products", "ogbn-proteins"]
-NAMES += ["conllu", "debian", "debian-tags", "string", "wordnet"]
+NAMES += ["conllu", "debian", "debian-tags", "string", "wordnet", "csv-graph", "neo4j", "graphml", "node-link", "pyg"]
 MINE = """
 from dataclasses import dataclass
 

@@ -4,6 +4,7 @@ import csv
 import gzip
 import io
 import json
+import pickle
 import tempfile
 import time
 from pathlib import Path
@@ -11,19 +12,24 @@ from pathlib import Path
 import duckdb
 import numpy as np
 import tomli_w
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from labeldeconv.data.catalog import folder_source
+from labeldeconv.data.origin import Files
 from labeldeconv.data.sets.conllu import load_treebank, treebank_files
 from labeldeconv.data.sets.debian import debian_files, load_debian
 from labeldeconv.data.sets.fasta import read_fasta
 from labeldeconv.data.sets.ogb.layout import ARXIV
 from labeldeconv.data.sets.ogb.raw_graph import load_ogb, ogb_files
+from labeldeconv.data.sets.pyg_files import load_pyg
 from labeldeconv.data.tables.folder import load_tables
 from labeldeconv.data.tables.graph_toml import TablesConfig
 from labeldeconv.graph.attributed import FILES, AttributedGraph
 from labeldeconv.graph.split import Split
 from labeldeconv.graph.texts import Texts
+from tests.data.sets.pyg_writing import cora
 from tests.data.table_writing import EDGES, NODES, write
 from tests.fuzz.cases import fuzzed, json_value, text, told, value
 
@@ -234,6 +240,55 @@ def test_ogb_raw_files(name, at, splice, cut):
             at_byte = at % (len(content) + 1)
             path.write_bytes(content if other != name else content[:at_byte] + splice + content[at_byte + cut :])
         sound(told("ogb", lambda: load_ogb(ARXIV, ogb_files(ARXIV, Path(folder)))))
+
+
+PICKLED = pickle.dumps(
+    {name: v.numpy() if hasattr(v, "numpy") else v for name, v in cora().to_dict().items()}, protocol=4
+)
+TORCH = io.BytesIO()
+torch.save(cora(), TORCH)
+
+
+@fuzzed("pickled")
+@given(st.booleans(), st.integers(0, 10**6), st.binary(max_size=6) | st.sampled_from(SPLICES), st.integers(0, 9))
+def test_pickled_graphs(zipped, at, splice, cut):
+    content = TORCH.getvalue() if zipped else PICKLED
+    at_byte = at % (len(content) + 1)
+    with place() as folder:
+        path = Path(folder) / f"cora.{'pt' if zipped else 'pkl'}"
+        path.write_bytes(content[:at_byte] + splice + content[at_byte + cut :])
+        sound(told("pickled", lambda: checked(load_pyg(Files(path.parent, {"graph": path})))))
+
+
+SINGLE = {
+    "a.csv": b"category,text,label,node_id,neighbour\n"
+    + b"".join(b'x%d,t,%d,%d,"[1, 2]"\n' % (i % 2, i % 2, i) for i in range(6)),
+    "a.graphml": b'<graphml><key id="t" for="node" attr.name="text"/><key id="l" for="node" attr.name="label"/><graph>'
+    + b"".join(b'<node id="%d"><data key="t">t</data><data key="l">%d</data></node>' % (i, i % 2) for i in range(6))
+    + b'<edge source="1" target="2"/></graph></graphml>',
+    "a.json": json.dumps(
+        {"nodes": [{"id": i, "text": "t", "label": i % 2} for i in range(6)], "links": [{"source": 1, "target": 2}]}
+    ).encode(),
+}
+
+
+@fuzzed("single")
+@given(st.sampled_from(sorted(SINGLE)), st.integers(0, 10**6), st.sampled_from(SPLICES), st.integers(0, 9))
+def test_graphs_of_one_file(name, at, splice, cut):
+    content = SINGLE[name]
+    at_byte = at % (len(content) + 1)
+    with place() as folder:
+        path = Path(folder) / name
+        path.write_bytes(content[:at_byte] + splice + content[at_byte + cut :])
+        source = folder_source(path)
+        if source is not None:  # without its own marks a file is of no known format
+            sound(told("single", source.load))
+
+
+def checked(loaded):
+    """What `open_data` does with every graph that a source has made."""
+    loaded.graph.check()
+    return loaded
 
 
 def saved(folder) -> Path:

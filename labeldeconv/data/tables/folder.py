@@ -10,6 +10,7 @@ above MEMORY; ids are joined there, and only node numbers, labels and one text b
 from __future__ import annotations
 
 import tempfile
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -50,7 +51,7 @@ from labeldeconv.data.tables.graph_toml import (
     settled,
 )
 from labeldeconv.data.tables.label_cells import LabelColumns
-from labeldeconv.data.tables.rows import Table
+from labeldeconv.data.tables.rows import RowPlaces, Table
 from labeldeconv.data.tables.scan import FORMATS, TableFile, find_file, open_file
 from labeldeconv.data.tables.split_column import given_split, made_split
 from labeldeconv.errors import DataError
@@ -88,8 +89,10 @@ def tables_source(folder: Path, seed: int = 0) -> Tables:
     return Tables(Files.named(folder, [*TABLE_FILES, GRAPH_TOML, *features]), _name(config, folder), seed)
 
 
-def load_tables(folder: str | Path, seed: int = 0) -> Loaded:
+def load_tables(folder: str | Path, seed: int = 0, places: Mapping[str, RowPlaces] | None = None) -> Loaded:
     """Read and check the tables of a folder; `seed` makes the split where there is none.
+
+    `places` of 'nodes' and 'edges' say what rows are called that were made of another file.
 
     Raises a `DataError` with everything that is wrong. Edges are kept as given: `Adjacency` drops self-loops and
     duplicates, which are among the warnings.
@@ -101,7 +104,7 @@ def load_tables(folder: str | Path, seed: int = 0) -> Loaded:
     with tempfile.TemporaryDirectory(prefix="labeldeconv-") as scratch:
         settings = {"memory_limit": MEMORY, "temp_directory": scratch, "preserve_insertion_order": True}
         with duckdb.connect(config=settings) as con:
-            tables = _read(con, folder, Path(scratch), findings)
+            tables = _read(con, folder, Path(scratch), places or {}, findings)
             graph = _convert(tables, folder, seed, findings)
     return Loaded(graph, findings.warnings)
 
@@ -118,12 +121,14 @@ class _Tables:
     labels: LabelColumns
 
 
-def _read(con: Any, folder: Path, scratch: Path, findings: Findings) -> _Tables:
+def _read(con: Any, folder: Path, scratch: Path, places: Mapping[str, RowPlaces], findings: Findings) -> _Tables:
     """Read both files; stops if a file, a column or graph.toml is wrong, since little else could be said."""
     config = read_config(folder, findings)
     delimiter = config.delimiter if config else ","
-    paths = [find_file(folder, kind, findings) for kind in ("nodes", "edges")]
-    node_file, edge_file = (path and open_file(con, path, delimiter, scratch, findings) for path in paths)
+    paths = {kind: find_file(folder, kind, findings) for kind in ("nodes", "edges")}
+    node_file, edge_file = (
+        path and open_file(con, path, delimiter, scratch, findings, places.get(kind)) for kind, path in paths.items()
+    )
     of_nodes = config and node_file and node_columns(config, node_file.file, node_file.columns, findings)
     of_edges = config and edge_file and edge_columns(config, edge_file.file, edge_file.columns, findings)
     if not (config and node_file and edge_file and of_nodes and of_edges):

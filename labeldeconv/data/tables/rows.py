@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,6 +11,14 @@ import numpy as np
 from labeldeconv.data.findings import EXAMPLES
 
 MAX_CELL = 40  # characters of a cell shown in a message
+
+
+@dataclass(frozen=True)
+class RowPlaces:
+    """Where the rows of a table that was made of another file come from: its name, and each row's place in it."""
+
+    file: str
+    place: Callable[[int], str]
 
 
 @dataclass(frozen=True)
@@ -25,6 +33,8 @@ class Table:
     """Line of row 0 where every row is one line of text; None counts rows."""
     unreadable: tuple[int, ...] = ()
     """Lines left out, ascending."""
+    places: RowPlaces | None = None
+    """Where its rows come from, if not from a file of its own."""
 
     def fetch(self, sql: str, parameters: Sequence[Any] = ()) -> dict[str, Any]:
         """The columns of a query as arrays."""
@@ -32,6 +42,8 @@ class Table:
 
     def place(self, row: int) -> str:
         """'line 7' of a text file, or 'row 6'; both count from 1, a CSV header is line 1."""
+        if self.places is not None:
+            return self.places.place(row)
         if self.first_line is None:
             return f"{'readable ' if self.unreadable else ''}row {row + 1}"
         line = row + self.first_line

@@ -18,7 +18,7 @@ import duckdb
 
 from labeldeconv.data.findings import EXAMPLES, Findings, shown
 from labeldeconv.data.tables.encoding import count_lines, is_utf16, line_at, replace_bad_bytes
-from labeldeconv.data.tables.rows import Table
+from labeldeconv.data.tables.rows import RowPlaces, Table
 
 FORMATS = ("parquet", "csv", "jsonl")
 CSV = (".csv", ".tsv")  # read alike, but for the delimiter
@@ -51,11 +51,13 @@ class TableFile:
     """Lines of text; None for Parquet."""
     delimiter: str = ","
     """Between the cells of a CSV file."""
+    places: RowPlaces | None = None
+    """Where its rows come from, if it was made of another file."""
 
     @property
     def file(self) -> str:
         """The name for messages."""
-        return self.path.name
+        return self.path.name if self.places is None else self.places.file
 
     def cell(self, column: str) -> str:
         """SQL for a cell as text: NULL when empty or NaN, '3' for 3.0 (pandas makes integers with gaps floats)."""
@@ -84,7 +86,8 @@ class TableFile:
         count = int(self.con.execute(f"SELECT count(*) FROM {name}").fetchone()[0])
         header = int(self.path.suffix in CSV)
         one_line_each = self.lines == header + count + len(unreadable)
-        return Table(self.con, name, self.file, count, header + 1 if one_line_each else None, tuple(unreadable))
+        first = header + 1 if one_line_each else None
+        return Table(self.con, name, self.file, count, first, tuple(unreadable), self.places)
 
     def _scan(self, name: str, tolerant: bool = False) -> str:
         path = literal(glob.escape(str(self.readable)))
@@ -148,7 +151,9 @@ def find_file(folder: Path, kind: str, findings: Findings) -> Path | None:
     return None
 
 
-def open_file(con: Any, path: Path, delimiter: str, scratch: Path, findings: Findings) -> TableFile | None:
+def open_file(
+    con: Any, path: Path, delimiter: str, scratch: Path, findings: Findings, places: RowPlaces | None = None
+) -> TableFile | None:
     """Check the encoding of a file and learn its columns; `scratch` takes a copy when bad bytes must be replaced."""
     lines, readable = None, path
     if path.suffix != ".parquet":
@@ -168,9 +173,9 @@ def open_file(con: Any, path: Path, delimiter: str, scratch: Path, findings: Fin
         return None
     names = [name.lower() for name, _ in columns]  # duckdb does not tell case apart
     if twice := sorted({name for name in names if names.count(name) > 1}):
-        findings.error(f"{path.name}: more than one column is called {shown(twice)}")
+        findings.error(f"{places.file if places else path.name}: more than one column is called {shown(twice)}")
         return None
-    return TableFile(con, path, readable, dict(columns), lines, delimiter)
+    return TableFile(con, path, readable, dict(columns), lines, delimiter, places)
 
 
 def first_line(error: Exception) -> str:

@@ -17,8 +17,8 @@ from labeldeconv.data.findings import Findings, Loaded, shown
 from labeldeconv.data.origin import Files
 from labeldeconv.data.sets.expected_files import MissingFiles, find_all, missing
 from labeldeconv.data.sets.ogb.layout import OgbSpec
-from labeldeconv.data.sets.ogb.raw_texts import product_texts, protein_sequences, title_abstracts
-from labeldeconv.data.sets.text_files import lines, matrix, read_columns
+from labeldeconv.data.sets.ogb.raw_texts import node_texts, product_texts, protein_sequences, title_abstracts
+from labeldeconv.data.sets.text_files import first_of, lines, matrix, read_columns
 from labeldeconv.errors import DataError
 from labeldeconv.graph.attributed import AttributedGraph
 from labeldeconv.graph.split import Split
@@ -27,6 +27,7 @@ from labeldeconv.graph.validation import infinite_cells
 
 PARTS = ("train", "valid", "test")
 SPLIT_FILE = "split.npz"  # the three parts in one file, for those who have them so
+NODE_TEXTS = "raw/node-text.csv"  # of PyG's TAGDataset: the text of every node in the order of the nodes
 
 
 def ogb_files(spec: OgbSpec, folder: Path) -> Files:
@@ -36,6 +37,12 @@ def ogb_files(spec: OgbSpec, folder: Path) -> Files:
     if not all(part in files for part in PARTS) and (folder / SPLIT_FILE).is_file():
         files = {key: path for key, path in files.items() if key not in PARTS} | {"split": folder / SPLIT_FILE}
         wanted = [told for told in wanted if "official" not in told]
+    plain = first_of(folder, [NODE_TEXTS, Path(NODE_TEXTS).name])
+    raw = [file for file in spec.files if file.key.endswith("texts")]
+    if plain is not None and not all(file.key in files for file in raw):
+        keys = {file.key for file in raw}
+        files = {key: path for key, path in files.items() if key not in keys} | {"node texts": plain}
+        wanted = [told for told in wanted if told not in [file.wanted(folder) for file in raw]]
     if wanted:
         there = f"{folder}: {len(files)} files of {spec.name} are there, {len(wanted)} are missing"
         raise MissingFiles(there, wanted, _what_is_there(spec, files))
@@ -171,6 +178,11 @@ def _split_file(path: Path) -> list[np.ndarray]:
 
 
 def _texts(spec: OgbSpec, files: Mapping[str, Path], ids: Texts, findings: Findings) -> Texts:
+    if "node texts" in files:
+        findings.warn(
+            f"{files['node texts'].name}: taken for the texts, a row per node, since the raw ones are not there"
+        )
+        return node_texts(files["node texts"], len(ids))
     if spec.name == "ogbn-arxiv":
         return title_abstracts(files["texts"], ids, findings)
     if spec.name == "ogbn-products":

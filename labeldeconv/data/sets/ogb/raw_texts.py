@@ -19,6 +19,7 @@ import numpy as np
 
 from labeldeconv.data.findings import Findings, shown
 from labeldeconv.data.sets.fasta import read_fasta
+from labeldeconv.data.sets.node_rows import csv_rows
 from labeldeconv.data.sets.text_files import MEMORY, check_file, lines, open_bytes, raise_rejects, scan_sql
 from labeldeconv.data.tables.arrays import read_texts
 from labeldeconv.data.tables.rows import Table
@@ -60,6 +61,20 @@ def product_texts(paths: Sequence[Path], ids: Texts, findings: Findings) -> Text
             except duckdb.Error as error:
                 raise DataError(_bad_json(path) or f"{path}: {first_line(error)}") from None
         return _join(con, " and ".join(path.name for path in paths), ids, "asin", findings)
+
+
+def node_texts(path: Path, n: int) -> Texts:
+    """The texts of all n nodes from the column `text` of a CSV file whose rows are the nodes in their order."""
+    found = list[str]()
+    for line, row in csv_rows(path):
+        if "text" not in row:
+            raise DataError(f"{path}, line 1: a column 'text' expected, got {', '.join(row)}")
+        found.append(row["text"])
+        if len(found) > n:
+            raise DataError(f"{path}, line {line}: {n:,} rows expected, one for each node, got more")
+    if len(found) < n:
+        raise DataError(f"{path}: {n:,} rows expected, one for each node, got {len(found):,}")
+    return Texts.from_strings(found)
 
 
 def protein_sequences(path: Path, ids: Texts, findings: Findings) -> Texts:

@@ -10,7 +10,7 @@ from labeldeconv.data.sets.ogb.layout import ARXIV, PRODUCTS
 from labeldeconv.errors import DataError
 from tests.samples import real_data
 
-from .ogb_writing import arxiv, load, products, put
+from .ogb_writing import N, arxiv, load, products, put
 
 
 @pytest.mark.parametrize("packed", [False, True])
@@ -82,3 +82,21 @@ def test_line_ends_of_two_kinds_and_a_broken_tar(tmp_path):
     (folder / "titleabs.tsv").write_bytes(bytes(head) + content)
     with pytest.raises(DataError, match="a broken tar"):
         load(ARXIV, folder)
+
+
+def test_texts_of_pygs_tag_dataset(tmp_path):
+    folder = arxiv(tmp_path)
+    put(folder, "raw/node-text.csv", "text\n" + "".join(f'"text, {i}"\n' for i in range(N)))
+    assert load(ARXIV, folder).graph.texts[0].startswith("Title: ")  # the raw ones count where they are there
+    (folder / "titleabs.tsv.gz").unlink()
+    loaded = load(ARXIV, folder)
+    assert list(loaded.graph.texts) == [f"text, {i}" for i in range(N)]
+    assert "node-text.csv.gz: taken for the texts, a row per node, since the raw ones are not there" in loaded.warnings
+    for content, message in (
+        ("text\n" + "x\n" * (N - 1), r"node-text.csv.gz: 12 rows expected, one for each node, got 11"),
+        ("text\n" + "x\n" * (N + 1), r"node-text.csv.gz, line 14: 12 rows expected, one for each node, got more"),
+        ("title\nx\n", r"node-text.csv.gz, line 1: a column 'text' expected, got title"),
+    ):
+        put(folder, "raw/node-text.csv", content)
+        with pytest.raises(DataError, match=message):
+            load(ARXIV, folder)
