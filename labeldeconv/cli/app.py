@@ -242,9 +242,12 @@ def inspect(
     sets: Sets = None,
     as_json: AsJson = False,
 ) -> None:
-    """Check a graph, print its statistics and what a fit would cost; trains nothing."""
+    """Check a graph, print its statistics, what a fit would cost and what to do with it; trains nothing."""
+    from dataclasses import asdict
+
+    from labeldeconv.analysis.advice import advise
     from labeldeconv.analysis.card import data_card
-    from labeldeconv.analysis.estimate import estimate
+    from labeldeconv.analysis.estimate import SAMPLE, estimate
     from labeldeconv.data.opening import open_data
     from labeldeconv.encoders.pretrained import Pretrained
     from labeldeconv.runs.fit import attribute_warning, resolve, with_choices_of_fit
@@ -270,10 +273,18 @@ def inspect(
         cost: dict[str, Any] = estimate(graph, settings)
     except LabelDeconvError as error:
         cost = {"not estimated": str(error)}
+    cut = cost["tokens"]["cut"] / min(SAMPLE, graph.num_nodes) if "tokens" in cost else None
+    advice = advise(graph, settings, cut)
     if as_json:
-        return print_json({**card, "errors": [], "warnings": warnings, "estimate": cost})
+        pieces = [asdict(piece) for piece in advice]
+        return print_json({**card, "errors": [], "warnings": warnings, "estimate": cost, "advice": pieces})
     print_tree(card["name"], {k: v for k, v in card.items() if k != "name" and v is not None})
     print_tree(f"estimate for {settings.method} with {settings.encoder.name} and {settings.gnn.name}", cost)
+    for piece in advice:
+        reason = printable(f"{piece.finding}: {piece.reason}")
+        console.print(
+            Text.assemble(("advice", "cyan"), f" {piece.topic}: ", reason, "\n    ", piece.command), soft_wrap=True
+        )
     for warning in warnings:
         console.print(Text.assemble(("warning", "yellow"), " ", printable(warning)), soft_wrap=True)
 

@@ -303,3 +303,11 @@ def test_inspect_says_how_a_public_file_was_read(tmp_path):
     (tmp_path / "ring.json").write_text(json.dumps(ring))
     out = json.loads(invoke("inspect", str(tmp_path / "ring.json"), "--encoder", "tiny", "--json"))
     assert out["warnings"][0] == "ring.json: read as text = abstract, label = subject, split = made"
+
+
+def test_inspect_gives_advice_as_text_and_json():
+    args = ("inspect", "planted:200", "--encoder", "tiny")
+    told = json.loads(invoke(*args, "--json"))["advice"]
+    assert {piece["topic"] for piece in told} >= {"homophily", "label deconvolution"}
+    assert all(piece["command"].startswith("labeldeconv ") for piece in told)
+    assert "advice label deconvolution: inverse labels can take away" in invoke(*args)
