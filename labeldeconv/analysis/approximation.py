@@ -94,7 +94,7 @@ def approximation(
         curves = [curve for pair in PAIRS for curve in _train_pair(pair, config, epochs, first, X)]
     out = out or Path("runs") / f"{plain_name(whole.name)}-approximation"
     out.mkdir(parents=True, exist_ok=True)
-    result = Approximation(whole.name, Task.of(whole).metric, curves, out)
+    result = Approximation(whole.name, first.task.metric, curves, out)
     write_text(out / "approximation.csv", result.to_csv())
     write_text(out / "approximation.svg", result.to_svg())
     write_json(out / "approximation.json", result.to_dict())
@@ -116,5 +116,5 @@ def _train(settings: Config, first: Run, X: Features) -> Training:
     trained = replace(first, settings=settings, architecture=Architecture.of(settings.gnn)).gnn(X, label=name)
     rows = [json.loads(line) for line in trained.log.read_text(encoding="utf-8").splitlines()]
     columns = {key: [row[key] for row in rows] for key in ("epoch", "loss", "val")}
-    test = Task.of(whole).score(trained.logits[whole.split.test], whole.labels[whole.split.test])
+    test = Task.of(whole, settings.metric).score(trained.logits[whole.split.test], whole.labels[whole.split.test])
     return Training(name, columns["epoch"], columns["loss"], columns["val"], trained.val, test)

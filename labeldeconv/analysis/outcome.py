@@ -106,7 +106,7 @@ def _psi(run: RunDirectory) -> tuple[float | None, float | None]:
     multiclass = graph.task == "multiclass"
     same = alone.argmax(1) == whole.argmax(1) if multiclass else (alone > 0) == (whole > 0)
     test = graph.split.test
-    return Task.of(graph).score(alone[test], graph.labels[test]), round(float(same.mean()), 4)
+    return run.task.score(alone[test], graph.labels[test]), round(float(same.mean()), 4)
 
 
 def _head(run: RunDirectory, weights: Path, num_classes: int) -> Head | None:

@@ -1,37 +1,57 @@
 """Task: what differs between multi-class and multi-label classification.
 
 Targets from labels, probabilities from logits, NORMALIZE and the loss l of eqn:implementation, and the metric, which
-carries its name and direction.
+carries its name and direction: the data set's own, or the one that the settings name (`graph.metrics`).
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from labeldeconv.errors import ConfigError
 from labeldeconv.graph.attributed import AttributedGraph, TaskKind
+from labeldeconv.graph.metrics import OWN, TITLES, metric_score, metrics_of
+from labeldeconv.settings.models import MetricName
 
 
 @dataclass(frozen=True)
 class Task:
-    """A classification task of `kind` over `num_classes` classes."""
+    """A classification task of `kind` over `num_classes` classes.
+
+    Args:
+        judged_by: the metric of `score`; None: accuracy, or for multi-label tasks the mean ROC-AUC. It says how
+            predictions are judged and not what is learned, so it is in no key of targets.
+    """
 
     kind: TaskKind
     num_classes: int
+    judged_by: MetricName | None = field(default=None, metadata={"idle": True})
+
+    def __post_init__(self) -> None:
+        if self.judged_by is not None and self.judged_by not in metrics_of(self.kind):
+            known = ", ".join(metrics_of(self.kind))
+            what = {"multiclass": "one class per node", "multilabel": "several labels per node"}[self.kind]
+            raise ConfigError(f"metric '{self.judged_by}': the labels are {what}; one of {known} expected")
 
     @classmethod
-    def of(cls, graph: AttributedGraph) -> Task:
-        """The task a graph's labels pose."""
-        return cls(graph.task, graph.num_classes)
+    def of(cls, graph: AttributedGraph, metric: MetricName | None = None) -> Task:
+        """The task a graph's labels pose, judged by a metric, or by its own."""
+        return cls(graph.task, graph.num_classes, metric)
+
+    @property
+    def metric_name(self) -> MetricName:
+        """The metric as settings name it."""
+        return self.judged_by or OWN[self.kind]
 
     @property
     def metric(self) -> str:
-        """Name of the score: accuracy, or ROC-AUC averaged over the labels that have both classes."""
-        return "accuracy" if self.kind == "multiclass" else "mean ROC-AUC"
+        """Name of the score, as tables and reports say it."""
+        return TITLES[self.metric_name]
 
     @property
     def higher_is_better(self) -> bool:
@@ -75,29 +95,13 @@ class Task:
 
     def score(self, logits: np.ndarray, labels: np.ndarray) -> float:
         """The metric of logits (m, c) against labels (m,) or (m, c); NaN where no label is known."""
-        if self.kind == "multiclass":
-            known = labels >= 0
-            return float((logits[known].argmax(1) == labels[known]).mean()) if known.any() else float("nan")
-        areas = [
-            roc_auc(logits[known, k], column[known] > 0)
-            for k, column in enumerate(labels.T)
-            if (known := column >= 0).any() and 0 < (column[known] > 0).sum() < known.sum()
-        ]
-        return float(np.mean(areas)) if areas else float("nan")
+        return metric_score(self.metric_name, self.kind, logits, labels)
+
+    def all_scores(self, logits: np.ndarray, labels: np.ndarray) -> dict[str, float]:
+        """Every metric of this kind of task, by the name that settings have for it."""
+        return {name: metric_score(name, self.kind, logits, labels) for name in metrics_of(self.kind)}
 
 
 def smoothed_share(some: Tensor, all_of_them: Tensor | int) -> Tensor:
     """(some + 1/2) / (all + 1), never 0 or 1, so that its logit is finite."""
     return ((some + 0.5) / (all_of_them + 1)).clamp(max=1 - 1e-6)
-
-
-def roc_auc(scores: np.ndarray, positive: np.ndarray) -> float:
-    """Area under the ROC curve of scores (m,) for a boolean `positive` (m,), ties counted half (Mann-Whitney U).
-
-    The same number as scikit-learn's roc_auc_score, which takes 9 to 29 times as long: 0.25 s for all labels at once
-    or 0.77 s label by label, against 0.027 s here, for 203 labels of 1,100 nodes, as a GNN is scored every epoch.
-    """
-    _, inverse, counts = np.unique(scores, return_inverse=True, return_counts=True)
-    rank = (np.cumsum(counts) - (counts - 1) / 2.0)[inverse]  # mean rank of tied scores, from 1
-    p = int(positive.sum())
-    return float((rank[positive].sum() - p * (p + 1) / 2) / (p * (len(scores) - p)))

@@ -107,7 +107,7 @@ class Run:
     @property
     def task(self) -> Task:
         """What the labels ask."""
-        return Task.of(self.graph)
+        return Task.of(self.graph, self.settings.metric)
 
     @property
     def all_labelled(self) -> bool:
@@ -255,6 +255,7 @@ class Run:
             taught,
             start or self.kept_gnn,
             self.device,
+            self.settings.metric,
         )
 
 

@@ -116,7 +116,15 @@ def _joint(run: Run, kind: Kind) -> Learned:
         head = joint_head.called("gnn epochs")(kind, trained, inside, *arguments)
     whole, batching = run.whole, settings.gnn.batching
     last = joint_gnn.called("gnn")(
-        head, X, whole, run.architecture, adjacency, batching, whole if reads_edges else None, run.device
+        head,
+        X,
+        whole,
+        run.architecture,
+        adjacency,
+        batching,
+        whole if reads_edges else None,
+        run.device,
+        settings.metric,
     )
     return Learned(X, last, encoder=trained, psi=trained)
 

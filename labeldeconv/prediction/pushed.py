@@ -101,7 +101,7 @@ class PushedRun(RunDirectory):
     @property
     def task(self) -> Task:
         """The task that the labels pose."""
-        return Task(self.result["model"]["task"], len(self.class_names))
+        return Task(self.result["model"]["task"], len(self.class_names), self.settings.get("metric"))
 
     @property
     def class_names(self) -> list[str]:

@@ -67,7 +67,8 @@ class ReportSource:
     def task(self) -> Task:
         """The task of the graph."""
         assert self.graph is not None
-        return Task.of(self.graph)
+        first = next((run for entry in self.entries for run in entry.runs), None)
+        return Task.of(self.graph) if first is None else first.task
 
     @cached_property
     def groups(self) -> dict[str, list[Entry]]:

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from labeldeconv.data.findings import Loaded
-from labeldeconv.errors import LabelDeconvError
+from labeldeconv.errors import ConfigError, LabelDeconvError
 from labeldeconv.graph.attributed import AttributedGraph
 from labeldeconv.methods.base import METHODS, method_named
 from labeldeconv.progress import logger
@@ -267,6 +267,8 @@ def _cells(
     options = config.gnn.options if len(gnns) == 1 else {}  # options belong to one GNN
     graphs: dict[tuple[Any, ...], Loaded] = {}
     out = []
+    if "metric" in vary:
+        raise ConfigError("metric: rows of a table are compared by one metric, which cannot be varied; one expected")
     for values in itertools.product(*vary.values()):
         varied = dict(zip(vary, values, strict=True))
         for gnn, method in itertools.product(gnns, named):

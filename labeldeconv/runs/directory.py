@@ -343,8 +343,8 @@ class RunDirectory:
 
     @property
     def task(self) -> Task:
-        """The task that the labels pose."""
-        return Task.of(self.graph)
+        """The task that the labels pose, judged by the run's metric."""
+        return Task.of(self.graph, self.settings.get("metric"))
 
     @property
     def class_names(self) -> list[str]:

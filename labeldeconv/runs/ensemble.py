@@ -57,12 +57,12 @@ def ensemble(paths: Sequence[str | Path], out: Path | None = None, rounds: int =
     """The best mean of the predictions of runs and of runs of comparisons; `out` gets ensemble.json and logits.npy."""
     runs = [run for path in paths for run in open_runs(path)]
     _same_graph(runs)
-    graph, task = runs[0].graph, Task.of(runs[0].graph)
+    graph, task = runs[0].graph, runs[0].task
     val, test = graph.split.val, graph.split.test
     if not len(val):
         raise DataError(f"{runs[0].path}: validation nodes expected, since they choose the members")
     P = np.stack([task.probabilities(torch.from_numpy(np.array(run.logits, np.float32))).numpy() for run in runs])
-    scores = [(task.score(p[val], graph.labels[val]), task.score(p[test], graph.labels[test])) for p in P]
+    scores = [tuple(task.score(log_odds(p[ids], task), graph.labels[ids]) for ids in (val, test)) for p in P]
     chosen = greedy(P[:, val], graph.labels[val], task, rounds)
     counts = Counter(chosen)
     members = [Member(str(runs[i].path), k / len(chosen), *scores[i]) for i, k in counts.most_common()]
@@ -70,8 +70,8 @@ def ensemble(paths: Sequence[str | Path], out: Path | None = None, rounds: int =
     first = max(range(len(runs)), key=lambda i: scores[i][0])
     found = Ensemble(
         metric=task.metric,
-        val=task.score(mean[val], graph.labels[val]),
-        test=task.score(mean[test], graph.labels[test]),
+        val=task.score(log_odds(mean[val], task), graph.labels[val]),
+        test=task.score(log_odds(mean[test], task), graph.labels[test]),
         best=Member(str(runs[first].path), 1.0, *scores[first]),
         members=members,
         logits=_logits(mean, task),
@@ -89,7 +89,7 @@ def greedy(P: np.ndarray, labels: np.ndarray, task: Task, rounds: int = ROUNDS) 
     chosen, total = list[int](), np.zeros(P.shape[1:])
     best, kept = -np.inf, list[int]()
     for _ in range(rounds):
-        scores = [task.score((total + p) / (len(chosen) + 1), labels) for p in P]
+        scores = [task.score(log_odds((total + p) / (len(chosen) + 1), task), labels) for p in P]
         i = int(np.nanargmax(scores))
         chosen, total = [*chosen, i], total + P[i]
         if scores[i] > best:
@@ -99,8 +99,14 @@ def greedy(P: np.ndarray, labels: np.ndarray, task: Task, rounds: int = ROUNDS) 
 
 def _logits(P: np.ndarray, task: Task) -> np.ndarray:
     """Probabilities (n, c) as logits whose softmax, or sigmoid, they are."""
-    P = P.astype(np.float64).clip(1e-12, 1 - 1e-12)
-    return np.asarray(np.log(P) if task.kind == "multiclass" else np.log(P) - np.log1p(-P), dtype=np.float32)
+    return log_odds(P.astype(np.float64).clip(1e-12, 1 - 1e-12), task).astype(np.float32)
+
+
+def log_odds(P: np.ndarray, task: Task) -> np.ndarray:
+    """Probabilities (m, c) as logits in float64, in which those that differ still do; perhaps infinite."""
+    P = P.astype(np.float64)
+    with np.errstate(divide="ignore"):
+        return np.asarray(np.log(P) if task.kind == "multiclass" else np.log(P) - np.log1p(-P))
 
 
 def _same_graph(runs: Sequence[RunDirectory]) -> None:
@@ -109,6 +115,9 @@ def _same_graph(runs: Sequence[RunDirectory]) -> None:
         for part in PARTS:
             if run.graph.key_of(part) != first.graph.key_of(part):
                 raise DataError(f"{run.path}: not the same {part} as in {first.path}; runs of one graph expected")
+        if run.task.metric != first.task.metric:
+            told = f"judged by {run.task.metric}, and {first.path} by {first.task.metric}"
+            raise DataError(f"{run.path}: {told}; runs of one metric expected")
 
 
 def _write(found: Ensemble, out: Path) -> None:

@@ -74,6 +74,8 @@ class Result:
     """Scores, costs and files of one run.
 
     Args:
+        metrics: every metric of the task, the one of `val` and `test` included: {"val": {name: score}, "test": ...};
+            empty for runs older than it, None for a score without labels.
         gamma: weights of the hops at the end of training; None without inverse labels.
         alpha: share of the inverse labels in the targets; None for methods without them.
         chosen: the method that 'auto' took, None for others; `tried` are its candidates: method, epochs and val.
@@ -106,6 +108,7 @@ class Result:
     higher_is_better: bool
     val: float
     test: float
+    metrics: dict[str, dict[str, float | None]]
     gamma: list[float] | None
     alpha: float | None
     chosen: str | None
@@ -135,6 +138,7 @@ class Result:
     def of(cls, run: RunDirectory) -> Result:
         """The result of a run directory."""
         younger: dict[str, Any] = {
+            "metrics": {},
             "peak_accelerator_mib": {},
             "largest_batch": None,
             "reused_nodes_by_stage": {},
@@ -345,6 +349,7 @@ def load_graph(settings: Config, graph: AttributedGraph | None = None) -> Loaded
 def prepare(settings: Config, graph: AttributedGraph, parts: Parts | None = None) -> Run:
     """The frozen run of resolved settings on a graph: names become an encoder, an architecture and a device."""
     parts = parts or Parts()
+    Task.of(graph, settings.metric)  # a metric that the labels do not take is told now
     inductive = settings.setting == "inductive"
     if inductive and settings.train.psi_init == "gnn":
         raise ConfigError("setting 'inductive': train.psi_init 'fresh' expected, since there is no first GNN")
@@ -535,7 +540,12 @@ def _adapted(run: Run, method: Method) -> Run:
 
 def _result(run: Run, learned: Learned, used: Sequence[Use]) -> dict[str, Any]:
     """What result.json says of a run: its scores, here with the test labels for once, and the account of its stages."""
-    task, test, trained = Task.of(run.whole), run.whole.split.test, learned.encoder
+    task, trained = Task.of(run.whole, run.settings.metric), learned.encoder
+    metrics = {
+        role: task.all_scores(learned.gnn.logits[ids], run.whole.labels[ids])
+        for role in ("val", "test")
+        for ids in [run.whole.split.ids(role)]
+    }
     made = {use.label: use.artefact.made for use in used}
     counts = {use.label: int(getattr(use.artefact, "encoder_nodes", 0)) for use in used}
     kept = run.encoder.trained if run.settings.encoder.adapt == "none" else None
@@ -544,7 +554,8 @@ def _result(run: Run, learned: Learned, used: Sequence[Use]) -> dict[str, Any]:
         "metric": task.metric,
         "higher_is_better": task.higher_is_better,
         "val": learned.gnn.val,
-        "test": task.score(learned.gnn.logits[test], run.whole.labels[test]),
+        "test": metrics["test"][task.metric_name],
+        "metrics": metrics,
         "gamma": trained.gamma if trained else None,
         "encoder_key": trained.made.key if trained else None if kept is None else kept.content_key,
         "alpha": learned.alpha,

@@ -69,6 +69,7 @@ class _Run(_Held):
     """result.json."""
 
     metric: str
+    metrics: dict[str, dict[str, float | None]] = {}
     val: Score
     test: Score
     gamma: Annotated[list[Annotated[float, Field(allow_inf_nan=False)]], Field(min_length=1)] | None

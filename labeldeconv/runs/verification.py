@@ -3,8 +3,8 @@
     labeldeconv verify runs/planted-ld-gcn-0-1a2b3c4d
 
 Nothing is trusted: result.json has a checksum of its own, every file it lists has one, a file that no list has is told,
-and val and test are what logits.npy and the labels and split of graph/ give. A comparison is verified with all its
-runs; the scores of its rows are those of its runs.
+and val, test and all other metrics are what logits.npy and the labels and split of graph/ give. A comparison is
+verified with all its runs; the scores of its rows are those of its runs.
 """
 
 from __future__ import annotations
@@ -18,7 +18,6 @@ from typing import Any
 import numpy as np
 
 from labeldeconv.errors import DataError, LabelDeconvError
-from labeldeconv.graph.task import Task
 from labeldeconv.runs.directory import (
     COMPARISON,
     COMPARISON_FILES,
@@ -93,17 +92,20 @@ def _files_are_right(path: Path, result: dict[str, Any], found: Verified) -> boo
 
 
 def _verify_scores(run: RunDirectory, found: Verified) -> None:
-    """Compute val and test again."""
+    """Compute val and test again, by the run's metric, and all metrics that the result tells."""
     try:
-        graph, logits = run.graph, run.logits
-        task = Task.of(graph)
+        graph, logits, task = run.graph, run.logits, run.task
         for role in ("val", "test"):
             ids = graph.split.ids(role)
-            score = task.score(np.asarray(logits[ids]), graph.labels[ids])
+            scores = task.all_scores(np.asarray(logits[ids]), graph.labels[ids])
             found.scores += 1
-            if not _same(score, run.result[role]):
-                told = f"{role} is {run.result[role]!r}, but logits.npy and graph/ give {score!r}"
-                found.problems.append(f"{run.path / RESULT}: {told}")
+            listed = run.result.get("metrics", {}).get(role, {})
+            checked = [(role, task.metric_name, run.result[role])]
+            checked += [(f"metrics.{role}.{name}", name, value) for name, value in listed.items()]
+            for what, name, value in checked:
+                if name not in scores or not _same(scores[name], math.nan if value is None else value):
+                    told = f"{what} is {value!r}, but logits.npy and graph/ give {scores.get(name)!r}"
+                    found.problems.append(f"{run.path / RESULT}: {told}")
     except (LabelDeconvError, OSError, ValueError, KeyError, IndexError) as why:
         found.problems.append(f"{run.path}: the scores cannot be computed again: {why}")
 

@@ -22,6 +22,7 @@ Normalization = Annotated[Literal["row", "symmetric"], Field(description="D^-1 A
 AUTO_GNN = "auto"  # the name that lets the validation nodes choose the GNN (methods/gnn_race.py)
 UNKEYED = {"unkeyed": True}  # marks a setting that changes no result and so is in no stage's key
 CheckpointMinutes = Annotated[float, Field(ge=0.0, json_schema_extra=UNKEYED)]
+MetricName = Literal["accuracy", "macro-f1", "micro-f1", "balanced-accuracy", "average-precision", "roc-auc"]
 SelfLoops = Annotated[bool, Field(description="Add the node itself to its neighbours.")]
 
 
@@ -373,6 +374,9 @@ class Config(Settings):
     split: Annotated[list[Share], Field(min_length=2, max_length=2)] | None = None
     """Shares of train and validation nodes, the rest is test: a new split, class by class, instead of the data's own.
     [0.08, 0.02] is the low-label setting of ogbn-products."""
+    metric: MetricName | None = None
+    """The score on validation nodes by which epochs, methods ('auto') and GNNs ('auto') are chosen, and which result,
+    tables and report name; None: accuracy, and for multi-label tasks roc-auc. Those have no accuracy."""
     device: str = "auto"
     """'cpu', 'cuda', ...; 'auto' takes a GPU where there is one."""
     start: str | None = None

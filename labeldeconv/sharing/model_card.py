@@ -12,6 +12,10 @@ from labeldeconv.runs.directory import RunDirectory
 
 BASE_MODELS = {"minilm": "sentence-transformers/all-MiniLM-L6-v2"}  # hub ids of our own names
 HUB_ID = re.compile(r"[\w.-]+/[\w.-]+")
+METRIC_TYPES = {
+    "accuracy": "accuracy", "macro-f1": "f1", "micro-f1": "f1", "balanced-accuracy": "accuracy",
+    "average-precision": "average_precision", "roc-auc": "roc_auc",
+}  # fmt: skip  # as the hub calls them
 SHOWN = 50  # class names in the card
 CITATION = """@article{shi2024label,
   title = {Label Deconvolution for Node Representation Learning on Large-scale Attributed Graphs against Learning Bias},
@@ -72,7 +76,7 @@ def _front_matter(
             dataset_type=re.sub(r"[^\w.-]+", "-", dataset) or "graph",
             dataset_name=dataset,
             dataset_split=split,
-            metric_type="accuracy" if run.task.kind == "multiclass" else "roc_auc",
+            metric_type=METRIC_TYPES[run.task.metric_name],
             metric_name=run.result["metric"],
             metric_value=round(float(run.result[key]), 6),
         )

@@ -29,7 +29,7 @@ from labeldeconv.labels.pseudo import Labels
 from labeldeconv.progress import bar, logger
 from labeldeconv.propagation.adjacency import Adjacency
 from labeldeconv.propagation.outofcore import block_bytes
-from labeldeconv.settings.models import GNNConfig
+from labeldeconv.settings.models import GNNConfig, MetricName
 from labeldeconv.stages.files import write_array, write_text
 from labeldeconv.stages.keys import Idle, Reads
 from labeldeconv.stages.memory import MIB
@@ -106,6 +106,7 @@ def gnn(
     taught: Taught | None = None,
     start: TrainedEncoder | KeptGNN | None = None,
     device: Annotated[torch.device, Idle] = torch.device("cpu"),
+    metric: MetricName | None = None,
 ) -> TrainedGNN:
     """A GNN trained on fixed features (n, d).
 
@@ -114,9 +115,10 @@ def gnn(
         edges: the graph again, where the GNN reads edge features.
         taught: more nodes to learn from, with soft labels.
         start: an encoder phase whose psi the GNN begins as, or a GNN of which it takes all weights that fit.
+        metric: the score that chooses the epoch; None: the task's own.
     """
     x = features.values
-    task = Task.of(graph)
+    task = Task.of(graph, metric)
     torch.manual_seed(seed)
     model = architecture.build(x.shape[1], graph.num_classes).to(device)
     bias = output_start(task, graph.train_labels, settings.output_bias)

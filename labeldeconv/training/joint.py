@@ -35,7 +35,7 @@ from labeldeconv.graph.task import Task
 from labeldeconv.progress import bar
 from labeldeconv.propagation.adjacency import Adjacency
 from labeldeconv.propagation.sampling import partition, sample_blocks, sample_rows
-from labeldeconv.settings.models import GNNAdjacencyConfig, JointConfig, TrainConfig
+from labeldeconv.settings.models import GNNAdjacencyConfig, JointConfig, MetricName, TrainConfig
 from labeldeconv.stages.keys import Idle, Reads
 from labeldeconv.stages.stage import Artefact, Folder, stage
 from labeldeconv.training import layerwise
@@ -182,6 +182,7 @@ def joint_gnn(
     batching: str = "full",
     edges: Annotated[AttributedGraph | None, Reads("edge_features")] = None,
     device: Annotated[torch.device, Idle] = torch.device("cpu"),
+    metric: MetricName | None = None,
 ) -> TrainedGNN:
     """The jointly trained GNN on the features of all nodes, without sampling.
 
@@ -202,7 +203,7 @@ def joint_gnn(
     weights, log = out.path / "gnn.safetensors", out.path / "epochs.jsonl"
     save_file(gnn.state_dict(), weights)
     log.write_text("")
-    val = Task.of(graph).score(logits[graph.split.val], graph.known_labels[graph.split.val])
+    val = Task.of(graph, metric).score(logits[graph.split.val], graph.known_labels[graph.split.val])
     return TrainedGNN(logits, weights, log, val, 0, 0, time.perf_counter() - start)
 
 

@@ -2,9 +2,9 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
-from sklearn.metrics import roc_auc_score
 
-from labeldeconv.graph.task import Task, roc_auc
+from labeldeconv.errors import ConfigError
+from labeldeconv.graph.task import Task
 
 
 def test_targets_mark_missing_as_nan():
@@ -29,14 +29,6 @@ def test_multilabel_loss_skips_missing_entries():
     assert loss[1] == 0
 
 
-@pytest.mark.parametrize("ties", [False, True])
-def test_roc_auc_equals_scikit_learn(ties):
-    rng = np.random.default_rng(0)
-    scores = rng.integers(0, 5, 200).astype(float) if ties else rng.normal(size=200)
-    positive = rng.random(200) < 0.3
-    assert roc_auc(scores, positive) == pytest.approx(roc_auc_score(positive, scores))
-
-
 def test_scores():
     assert Task("multiclass", 2).score(np.array([[2.0, 1], [0, 1], [5, 1]]), np.array([0, 0, -1])) == 0.5
     multi = Task("multilabel", 2)
@@ -48,3 +40,24 @@ def test_scores():
 
 def test_normalize_of_an_empty_row_is_finite():
     assert torch.equal(Task("multiclass", 2).normalize(torch.zeros(1, 2)), torch.zeros(1, 2))
+
+
+def test_the_metric_that_is_named_is_the_score():
+    logits, labels = np.array([[2.0, 1], [2, 1], [2, 1], [0, 1]]), np.array([0, 0, 0, 0])
+    task = Task("multiclass", 2, "balanced-accuracy")
+    assert (task.metric, task.metric_name, task.score(logits, labels)) == (
+        "balanced accuracy",
+        "balanced-accuracy",
+        0.75,
+    )
+    assert task.all_scores(logits, labels)["accuracy"] == 0.75
+    assert set(Task("multilabel", 2).all_scores(logits, np.ones((4, 2)))) == {
+        "macro-f1", "micro-f1", "average-precision", "roc-auc",
+    }  # fmt: skip
+
+
+def test_a_metric_that_the_labels_do_not_take_is_refused():
+    with pytest.raises(ConfigError, match=r"metric 'accuracy': .*several labels per node; one of macro-f1, micro-f1"):
+        Task("multilabel", 2, "accuracy")
+    with pytest.raises(ConfigError, match="metric 'f1': the labels are one class per node"):
+        Task("multiclass", 2, "f1")

@@ -135,6 +135,7 @@ READ = {
     "joint.max_neighbors": (GAS, 1, TRAIN),
     "joint.chunk_nodes": (SAGE, 4, TRAIN),
     "joint.gnn_lr": (SAGE, 0.1, TRAIN),
+    "metric": (PNE, "macro-f1", GNN),
     "seed": (PNE, 1, GNN),
 }
 # Settings that choose which stages there are, or how often: the run has other stages, and shares the rest.

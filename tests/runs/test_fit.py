@@ -14,10 +14,11 @@ from safetensors.numpy import load_file
 from torch_geometric.nn import GraphSAGE
 from transformers import AutoModel
 
-from labeldeconv import AttributedGraph, fit, open_data, planted
+from labeldeconv import AttributedGraph, fit, open_data, planted, sweep
 from labeldeconv.errors import ConfigError, DataError
 from labeldeconv.gnns.architecture import Architecture
 from labeldeconv.gnns.sagn import SAGN
+from labeldeconv.graph.metrics import MULTICLASS
 from labeldeconv.graph.task import Task
 from labeldeconv.propagation.adjacency import Adjacency
 from labeldeconv.propagation.fixed_point import dequantize
@@ -353,3 +354,30 @@ def test_the_largest_batch_is_measured_and_recorded(tmp_path):
     assert json.loads((tmp_path / "b" / "result.json").read_text())["largest_batch"] == 60
     assert found.stages == plain.stages  # it changes nothing else
     assert fit("planted:60", method="pne", out=tmp_path / "c", find_batch=True, **QUICK).largest_batch is None
+
+
+def test_the_metric_chooses_the_epoch_and_is_what_the_result_names(tmp_path):
+    graph = planted(90, seed=0, num_classes=4).graph
+    settings = {"gnn": "gcn", "cache": tmp_path / "cache", "encoder": "tiny", "gnn__epochs": 30, "gnn__hidden": 8}
+    by = {m: fit(graph, "pne", metric=m, out=tmp_path / f"{m}", **settings) for m in (None, "macro-f1", "roc-auc")}
+    assert by["macro-f1"].metric == "macro-F1"
+    for name, result in by.items():
+        epochs = [json.loads(line) for line in (result.run / "epochs.jsonl").read_text().splitlines()]
+        assert max(row["val"] for row in epochs) == result.val  # every epoch was judged by it
+        for role in ("val", "test"):
+            assert result.metrics[role][name or "accuracy"] == getattr(result, role)
+            assert set(result.metrics[role]) == set(MULTICLASS)
+        assert result.to_dict()["metrics"] == result.metrics
+    assert by["macro-f1"].val >= by[None].metrics["val"]["macro-f1"]
+    assert by["roc-auc"].val > by[None].metrics["val"]["roc-auc"]
+
+
+def test_a_metric_that_does_not_fit_the_labels_is_told_before_anything_runs(tmp_path):
+    graph = planted(40, "multilabel", seed=0, num_classes=4).graph
+    settings = {"encoder": "tiny", "out": tmp_path / "run", "cache": tmp_path / "cache"}
+    for gnn in ("gcn", "auto"):
+        with pytest.raises(ConfigError, match="metric 'accuracy': the labels are several labels per node"):
+            fit(graph, "pne", gnn=gnn, metric="accuracy", **settings)
+    assert not list((tmp_path / "cache").glob("tokens/*"))
+    with pytest.raises(ConfigError, match="cannot be varied"):
+        sweep("planted:40", {"metric": ["accuracy", "macro-f1"]}, ["pne"], **settings)

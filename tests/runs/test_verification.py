@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from labeldeconv import compare
+from labeldeconv import compare, fit
 from labeldeconv.cli.app import app
 from labeldeconv.errors import DataError
 from labeldeconv.runs.verification import verify_run
@@ -64,6 +64,18 @@ def test_a_score_is_computed_again(folder):
     assert "test is " in told(folder / "pne-gcn-0")
     assert "but logits.npy and graph/ give" in told(folder / "pne-gcn-0")
     assert "has other scores than its runs" in told(folder)
+
+
+def test_every_metric_is_computed_again(tmp_path):
+    run = fit("planted:40", "pne", metric="macro-f1", out=tmp_path / "run", cache=tmp_path / "cache", **QUICK).run
+    assert verify_run(run).problems == []
+    result = json.loads((run / "result.json").read_text())
+    del result["checksum"]
+    result["metrics"]["val"]["balanced-accuracy"] += 0.01
+    write_json(run / "result.json", sealed({**result, "test": result["metrics"]["test"]["accuracy"] + 0.001}))
+    first, second = verify_run(run).problems
+    assert "metrics.val.balanced-accuracy is" in first
+    assert "result.json: test is" in second
 
 
 def test_predictions_of_another_run_are_found(folder):

@@ -10,7 +10,7 @@ import numpy as np
 
 from labeldeconv.analysis.card import degrees, labelled
 from labeldeconv.graph.attributed import AttributedGraph
-from labeldeconv.graph.task import roc_auc
+from labeldeconv.graph.metrics import roc_auc
 from labeldeconv.propagation.adjacency import Adjacency
 from labeldeconv.report.blocks import Block, Figure, Section, axis, series
 from labeldeconv.report.source import Entry, ReportSource
@@ -181,7 +181,7 @@ def _by_bin(
             for place, b in enumerate(shown if every else []):
                 inside = bins == b
                 score = float(np.mean([source.task.score(x[inside], tested.labels[inside]) for x in every]))
-                error = math.sqrt(score * (1 - score) / counts[b]) if source.task.kind == "multiclass" else None
+                error = math.sqrt(score * (1 - score) / counts[b]) if source.task.metric_name == "accuracy" else None
                 if not math.isnan(score):
                     points.append([place, score, error])
             if points:
@@ -191,7 +191,7 @@ def _by_bin(
             y = axis(f"test {source.metric} (%)", "pct")
             variants.append((group, {"type": "lines", "x": x, "y": y, "series": lines}))
     note = f"Bins with fewer than {LEAST} test nodes are left out."
-    if source.task.kind == "multiclass":
+    if source.task.metric_name == "accuracy":
         note += " Bars: one standard error."
     return Figure(f"{source.metric[0].upper()}{source.metric[1:]} by {title}", variants, note + tested.note)
 
