@@ -6,6 +6,7 @@ carries its name and direction: the data set's own, or the one that the settings
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -26,11 +27,13 @@ class Task:
     Args:
         judged_by: the metric of `score`; None: accuracy, or for multi-label tasks the mean ROC-AUC. It says how
             predictions are judged and not what is learned, so it is in no key of targets.
+        weights: (c,) of the classes in the loss, or of the positives of every label; None: all equal.
     """
 
     kind: TaskKind
     num_classes: int
     judged_by: MetricName | None = field(default=None, metadata={"idle": True})
+    weights: tuple[float, ...] | None = None
 
     def __post_init__(self) -> None:
         if self.judged_by is not None and self.judged_by not in metrics_of(self.kind):
@@ -39,9 +42,14 @@ class Task:
             raise ConfigError(f"metric '{self.judged_by}': the labels are {what}; one of {known} expected")
 
     @classmethod
-    def of(cls, graph: AttributedGraph, metric: MetricName | None = None) -> Task:
-        """The task a graph's labels pose, judged by a metric, or by its own."""
-        return cls(graph.task, graph.num_classes, metric)
+    def of(
+        cls,
+        graph: AttributedGraph,
+        metric: MetricName | None = None,
+        weights: Sequence[float] | None = None,
+    ) -> Task:
+        """The task a graph's labels pose, judged by a metric, or by its own; its loss perhaps with class weights."""
+        return cls(graph.task, graph.num_classes, metric, None if weights is None else tuple(weights))
 
     @property
     def metric_name(self) -> MetricName:
@@ -85,12 +93,16 @@ class Task:
         return inverse_labels / inverse_labels.sum(-1, keepdim=True).clamp_min(torch.finfo(inverse_labels.dtype).tiny)
 
     def loss(self, logits: Tensor, targets: Tensor) -> Tensor:
-        """Cross entropy per node (b,) of logits (b, c) against soft targets (b, c); NaN targets do not count."""
+        """Cross entropy per node (b,) of logits (b, c) against soft targets (b, c); NaN targets do not count.
+
+        With weights w a soft target t costs -sum_k t_k w_k log p_k: what its classes cost, expected over t.
+        """
+        w = None if self.weights is None else torch.tensor(self.weights, dtype=logits.dtype, device=logits.device)
         if self.kind == "multiclass":
-            return -(targets * logits.log_softmax(-1)).sum(-1)
+            return -((targets if w is None else targets * w) * logits.log_softmax(-1)).sum(-1)
         known = ~targets.isnan()
         filled = torch.where(known, targets, torch.zeros_like(targets))
-        each = F.binary_cross_entropy_with_logits(logits, filled, reduction="none") * known
+        each = F.binary_cross_entropy_with_logits(logits, filled, reduction="none", pos_weight=w) * known
         return each.sum(-1) / known.sum(-1).clamp_min(1)
 
     def score(self, logits: np.ndarray, labels: np.ndarray) -> float:
@@ -100,6 +112,32 @@ class Task:
     def all_scores(self, logits: np.ndarray, labels: np.ndarray) -> dict[str, float]:
         """Every metric of this kind of task, by the name that settings have for it."""
         return {name: metric_score(name, self.kind, logits, labels) for name in metrics_of(self.kind)}
+
+
+def class_weights(
+    kind: TaskKind, num_classes: int, train_labels: np.ndarray, asked: str | Sequence[float]
+) -> tuple[float, ...] | None:
+    """Weights (c,) of the loss that the setting `class_weights` asks for, from train labels (n,) or (n, c), -1 unknown.
+
+    Those of classes are scaled to a mean of 1 over the train nodes: the mean loss of all of them is then that of
+    torch's CrossEntropyLoss(weight=...), and a learning rate means what it did. A class without train nodes has weight
+    1 in 'balanced', and so has a label without positives or without negatives.
+    """
+    if asked == "none":
+        return None
+    if not isinstance(asked, str) and len(asked) != num_classes:
+        what = "class" if kind == "multiclass" else "label"
+        raise ConfigError(f"class_weights: {num_classes} weights expected, one per {what}, got {len(asked)}")
+    if kind == "multilabel":
+        positives, negatives = (train_labels > 0).sum(0), (train_labels == 0).sum(0)
+        both = (positives > 0) & (negatives > 0)
+        ratio = np.where(both, negatives / np.maximum(positives, 1), 1.0)
+        return tuple(float(w) for w in (ratio if isinstance(asked, str) else asked))
+    counts = np.bincount(train_labels[train_labels >= 0], minlength=num_classes)
+    w = np.where(counts > 0, 1 / np.maximum(counts, 1), 0.0) if isinstance(asked, str) else np.asarray(asked, float)
+    total = float((w * counts).sum())
+    w = w * counts.sum() / total if total > 0 else w
+    return tuple(float(x) for x in (np.where(counts > 0, w, 1.0) if isinstance(asked, str) else w))
 
 
 def smoothed_share(some: Tensor, all_of_them: Tensor | int) -> Tensor:

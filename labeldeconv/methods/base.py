@@ -27,7 +27,7 @@ from labeldeconv.encoders.tokens import Tokens, tokens
 from labeldeconv.errors import ConfigError
 from labeldeconv.gnns.architecture import Architecture
 from labeldeconv.graph.attributed import AttributedGraph
-from labeldeconv.graph.task import Task
+from labeldeconv.graph.task import Task, class_weights
 from labeldeconv.labels.hops import HopLabels
 from labeldeconv.labels.pseudo import Labels
 from labeldeconv.labels.targets import Targets
@@ -108,6 +108,17 @@ class Run:
     def task(self) -> Task:
         """What the labels ask."""
         return Task.of(self.graph, self.settings.metric)
+
+    @cached_property
+    def class_weights(self) -> tuple[float, ...] | None:
+        """Weights of the classes (c,) in losses on true labels; None where all are equal."""
+        graph = self.graph
+        return class_weights(graph.task, graph.num_classes, graph.train_labels, self.settings.class_weights)
+
+    @property
+    def weighted_task(self) -> Task:
+        """The task with the class weights in its loss, for encoders that learn true labels."""
+        return replace(self.task, weights=self.class_weights)
 
     @property
     def all_labelled(self) -> bool:
@@ -256,6 +267,7 @@ class Run:
             start or self.kept_gnn,
             self.device,
             self.settings.metric,
+            self.class_weights,
         )
 
 

@@ -34,5 +34,5 @@ def learn_true_labels(run: Run, smoothing: float = 0.0, epochs: int | None = Non
 
 def train_on_true_labels(run: Run, smoothing: float = 0.0, epochs: int | None = None) -> TrainedEncoder:
     """The encoder phase on true labels, train nodes only; `epochs` instead of `train.epochs`."""
-    targets = TrueTargets(run.graph.train_labels, run.task, smoothing)
+    targets = TrueTargets(run.graph.train_labels, run.weighted_task, smoothing)
     return run.train(targets, run.graph.split.train, head=run.label_head(), epochs=epochs)

@@ -88,7 +88,7 @@ def _e_step(run: Run, teacher: HasLogits, start: TrainedEncoder | None, number: 
     chosen = choose(run, Y, config.encoder_ratio)
     gold = split.train if config.label_smoothing > 0 else None
     trained = run.train(
-        SoftTargets(Y, run.task, config.label_smoothing, gold),
+        SoftTargets(Y, run.weighted_task, config.label_smoothing, gold),
         np.sort(np.concatenate([split.train, chosen])),
         head=run.label_head(),
         start=start,

@@ -364,7 +364,7 @@ def prepare(settings: Config, graph: AttributedGraph, parts: Parts | None = None
             "gnn.inputs 'both' with gnn.init 'psi': psi reads the learned features alone; 'fresh' expected"
         )
     start = warm_start(settings)
-    return Run(
+    run = Run(
         graph=graph.training_view() if inductive else graph,
         whole=graph,
         settings=settings,
@@ -373,6 +373,8 @@ def prepare(settings: Config, graph: AttributedGraph, parts: Parts | None = None
         device=_device(settings.device),
         kept_gnn=start.gnn,
     )
+    run.class_weights  # noqa: B018 (computed, so that a wrong number of them is told now)
+    return run
 
 
 def _check_norms(settings: Config, architecture: Architecture) -> None:

@@ -377,6 +377,10 @@ class Config(Settings):
     metric: MetricName | None = None
     """The score on validation nodes by which epochs, methods ('auto') and GNNs ('auto') are chosen, and which result,
     tables and report name; None: accuracy, and for multi-label tasks roc-auc. Those have no accuracy."""
+    class_weights: Literal["none", "balanced"] | Annotated[list[Positive], Field(min_length=1)] = "none"
+    """Weights of the classes in the loss of GNNs and of encoders that learn true labels (FNE, GLEM, joint training):
+    'balanced' is n / (c n_k) of the n_k train nodes of class k; or c weights, of which the ratios count. Multi-label:
+    weights of the positives, 'balanced' is negatives / positives of every label."""
     device: str = "auto"
     """'cpu', 'cuda', ...; 'auto' takes a GPU where there is one."""
     start: str | None = None

@@ -107,6 +107,7 @@ def gnn(
     start: TrainedEncoder | KeptGNN | None = None,
     device: Annotated[torch.device, Idle] = torch.device("cpu"),
     metric: MetricName | None = None,
+    weights: tuple[float, ...] | None = None,
 ) -> TrainedGNN:
     """A GNN trained on fixed features (n, d).
 
@@ -116,9 +117,10 @@ def gnn(
         taught: more nodes to learn from, with soft labels.
         start: an encoder phase whose psi the GNN begins as, or a GNN of which it takes all weights that fit.
         metric: the score that chooses the epoch; None: the task's own.
+        weights: of the classes (c,) in the loss; None: all equal.
     """
     x = features.values
-    task = Task.of(graph, metric)
+    task = Task.of(graph, metric, weights)
     torch.manual_seed(seed)
     model = architecture.build(x.shape[1], graph.num_classes).to(device)
     bias = output_start(task, graph.train_labels, settings.output_bias)

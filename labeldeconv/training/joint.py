@@ -80,6 +80,7 @@ def joint(
     seed: int,
     edges: Annotated[AttributedGraph | None, Reads("edge_features")] = None,
     device: Annotated[torch.device, Idle] = torch.device("cpu"),
+    weights: tuple[float, ...] | None = None,
 ) -> TrainedEncoder:
     """Encoder and GNN trained together on true labels; the GNN's weights are the head.
 
@@ -87,6 +88,7 @@ def joint(
         features: X_PNE (n, d): what GAS histories start from, and all that a fixed encoder (`train.lr` 0) gives.
         bias: where outputs of a multi-label GNN start (c,).
         edges: the graph again, where the GNN reads edge features.
+        weights: of the classes (c,) in the loss; None: all equal.
     """
     torch.manual_seed(seed)
     loaded = encoder.load()
@@ -98,10 +100,9 @@ def joint(
     adj = weighted_adjacency(graph.edges, graph.num_nodes, adjacency, edges, gnn.edge_dim)
     start = None if features is None else features.values
     sampler = make_sampler(kind, adj, graph.split.train, sampling, start)
+    task = Task.of(graph, weights=weights)
     with used_vocabulary(loaded, tokens):
-        run = train_joint(
-            model, sampler, tokens, graph.train_labels, Task.of(graph), sampling, rates, sampling.epochs, seed, out
-        )
+        run = train_joint(model, sampler, tokens, graph.train_labels, task, sampling, rates, sampling.epochs, seed, out)
     loaded.save(out.path / "encoder")
     save_file(model.gnn.state_dict(), out.path / "head.safetensors")
     return TrainedEncoder(
@@ -156,6 +157,7 @@ def joint_head(
     seed: int,
     edges: Annotated[AttributedGraph | None, Reads("edge_features")] = None,
     device: Annotated[torch.device, Idle] = torch.device("cpu"),
+    weights: tuple[float, ...] | None = None,
 ) -> TrainedHead:
     """Further epochs of the jointly trained GNN alone, on the same samples of the features that its encoder gives."""
     torch.manual_seed(seed)
@@ -165,7 +167,7 @@ def joint_head(
     model = JointModel(None, gnn, x).to(device)
     adj = weighted_adjacency(graph.edges, graph.num_nodes, adjacency, edges, gnn.edge_dim)
     sampler = make_sampler(kind, adj, graph.split.train, sampling, x)
-    task, epochs = Task.of(graph), sampling.gnn_epochs
+    task, epochs = Task.of(graph, weights=weights), sampling.gnn_epochs
     run = train_joint(model, sampler, None, graph.train_labels, task, sampling, rates, epochs, seed, out)
     save_file(gnn.state_dict(), out.path / "head.safetensors")
     return TrainedHead(out.path / "head.safetensors", out.path / LOG, run.seconds)

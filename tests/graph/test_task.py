@@ -4,7 +4,7 @@ import torch
 import torch.nn.functional as F
 
 from labeldeconv.errors import ConfigError
-from labeldeconv.graph.task import Task
+from labeldeconv.graph.task import Task, class_weights
 
 
 def test_targets_mark_missing_as_nan():
@@ -61,3 +61,47 @@ def test_a_metric_that_the_labels_do_not_take_is_refused():
         Task("multilabel", 2, "accuracy")
     with pytest.raises(ConfigError, match="metric 'f1': the labels are one class per node"):
         Task("multiclass", 2, "f1")
+
+
+W = (0.5, 2.0, 3.0)
+
+
+def test_weighted_losses_are_torch_s():
+    torch.manual_seed(0)
+    logits, soft = torch.randn(5, 3), torch.rand(5, 3).softmax(1)
+    one = Task("multiclass", 3, weights=W)
+    hard = torch.from_numpy(one.targets(np.array([0, 1, 2, 2, 1])))
+    for targets in (soft, hard):
+        expected = torch.nn.CrossEntropyLoss(weight=torch.tensor(W), reduction="none")(logits, targets)
+        torch.testing.assert_close(one.loss(logits, targets), expected)
+    many = (torch.rand(5, 3) < 0.5).float()
+    expected = torch.nn.BCEWithLogitsLoss(pos_weight=torch.tensor(W), reduction="none")(logits, many)
+    torch.testing.assert_close(Task("multilabel", 3, weights=W).loss(logits, many), expected.mean(1))
+    many[0, 1] = float("nan")
+    torch.testing.assert_close(Task("multilabel", 3, weights=W).loss(logits, many)[0], expected[0, [0, 2]].mean())
+
+
+@pytest.mark.parametrize("asked", ["balanced", [1.0, 8.0, 2.0]])
+def test_the_mean_over_train_nodes_is_torch_s_weighted_mean(asked):
+    torch.manual_seed(0)
+    labels = np.array([0, 0, 0, 0, 1, 2, 2, -1])
+    w = class_weights("multiclass", 3, labels, asked)
+    given = [7 / (3 * k) for k in (4, 1, 2)] if asked == "balanced" else asked
+    if asked == "balanced":
+        np.testing.assert_allclose(w, given)
+    logits, known = torch.randn(8, 3), labels >= 0
+    task = Task("multiclass", 3, weights=w)
+    mean = task.loss(logits[known], torch.from_numpy(task.targets(labels[known]))).mean()
+    torch.testing.assert_close(
+        mean, F.cross_entropy(logits[known], torch.from_numpy(labels[known]), torch.tensor(given))
+    )
+
+
+def test_class_weights():
+    assert class_weights("multiclass", 3, np.array([0, 1]), "none") is None
+    assert class_weights("multiclass", 3, np.array([0, 0, 0, 1]), "balanced")[2] == 1.0  # no train node has it
+    many = np.array([[1, 1, 0], [0, 1, 0], [0, -1, 0]])
+    assert class_weights("multilabel", 3, many, "balanced") == (2.0, 1.0, 1.0)
+    assert class_weights("multilabel", 3, many, [1.0, 2.0, 3.0]) == (1.0, 2.0, 3.0)
+    with pytest.raises(ConfigError, match="class_weights: 3 weights expected, one per class, got 2"):
+        class_weights("multiclass", 3, np.array([0, 1]), [1.0, 2.0])

@@ -136,6 +136,7 @@ READ = {
     "joint.chunk_nodes": (SAGE, 4, TRAIN),
     "joint.gnn_lr": (SAGE, 0.1, TRAIN),
     "metric": (PNE, "macro-f1", GNN),
+    "class_weights": (FNE, "balanced", TRAIN),
     "seed": (PNE, 1, GNN),
 }
 # Settings that choose which stages there are, or how often: the run has other stages, and shares the rest.

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 import tomllib
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -19,6 +20,7 @@ from labeldeconv.errors import ConfigError, DataError
 from labeldeconv.gnns.architecture import Architecture
 from labeldeconv.gnns.sagn import SAGN
 from labeldeconv.graph.metrics import MULTICLASS
+from labeldeconv.graph.split import Split
 from labeldeconv.graph.task import Task
 from labeldeconv.propagation.adjacency import Adjacency
 from labeldeconv.propagation.fixed_point import dequantize
@@ -381,3 +383,30 @@ def test_a_metric_that_does_not_fit_the_labels_is_told_before_anything_runs(tmp_
     assert not list((tmp_path / "cache").glob("tokens/*"))
     with pytest.raises(ConfigError, match="cannot be varied"):
         sweep("planted:40", {"metric": ["accuracy", "macro-f1"]}, ["pne"], **settings)
+
+
+def test_class_weights_find_more_of_a_rare_class(tmp_path):
+    """The planted graph with most nodes of class 3 gone from the train set."""
+    graph = planted(300, seed=0, num_classes=4).graph
+    roles, labels = graph.split.roles.copy(), np.asarray(graph.labels)
+    rare = np.flatnonzero((roles == 0) & (labels == 3))
+    roles[rare[4:]] = 2
+    graph = replace(graph, split=Split(roles))
+    settings = {
+        "encoder": "tiny",
+        "gnn__epochs": 60,
+        "gnn__hidden": 16,
+        "cache": tmp_path / "cache",
+        "gnn__choose": "loss",
+    }
+    recall = {}
+    for weights in ("none", "balanced"):
+        result = fit(
+            graph, "fne", class_weights=weights, out=tmp_path / weights, gnn="gcn", train__epochs=1, **settings
+        )
+        test = graph.split.test[labels[graph.split.test] == 3]
+        recall[weights] = float((result.logits[test].argmax(1) == 3).mean())
+        assert result.settings["class_weights"] == weights
+    assert recall["balanced"] > recall["none"] + 0.1
+    with pytest.raises(ConfigError, match="4 weights expected, one per class, got 2"):
+        fit(graph, "fne", class_weights=[1.0, 2.0], out=tmp_path / "wrong", **settings)
