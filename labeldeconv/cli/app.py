@@ -21,6 +21,7 @@ from labeldeconv.cli.analyze import analyze
 from labeldeconv.cli.doctor import doctor
 from labeldeconv.cli.elsewhere import export, push
 from labeldeconv.cli.housekeeping import cache
+from labeldeconv.cli.link_prediction import links
 from labeldeconv.cli.listing import list_names, list_settings
 from labeldeconv.cli.new_nodes import explain, predict
 from labeldeconv.cli.paper import paper
@@ -365,6 +366,7 @@ def _percents(scored: Any) -> tuple[str, str]:
     return f"{100 * scored.val:.2f}", f"{100 * scored.test:.2f}"
 
 
+app.command("links")(links)
 app.command("list")(list_names)
 app.command("settings")(list_settings)
 app.command("doctor")(doctor)
