@@ -78,6 +78,17 @@ def show(verbosity: int = 0) -> None:
     logger.setLevel({-1: logging.WARNING, 0: logging.INFO}.get(verbosity, logging.DEBUG))
 
 
+@contextmanager
+def quiet(asked: bool = True) -> Iterator[None]:
+    """Inside, if asked, this process says nothing and draws no bars: another one speaks for it."""
+    before, bars = logger.disabled, _wanted["bars"]
+    logger.disabled, _wanted["bars"] = before or asked, bars and not asked
+    try:
+        yield
+    finally:
+        logger.disabled, _wanted["bars"] = before, bars
+
+
 def say_once(message: str, level: int = logging.WARNING) -> None:
     """Log a message, unless this process has logged it before: every stage loads its encoder anew."""
     if message not in _said:

@@ -53,6 +53,7 @@ from labeldeconv.errors import ConfigError, DataError, LabelDeconvError, plainly
 from labeldeconv.progress import printable, show
 from labeldeconv.settings.models import Config
 from labeldeconv.settings.reading import label_settings, parse_vary
+from labeldeconv.stages import ranks
 
 if TYPE_CHECKING:
     from labeldeconv.runs.compare import Comparison
@@ -96,8 +97,10 @@ DryRun = Annotated[bool, typer.Option("--dry-run", help="Print the settings and 
 
 
 @app.callback()
-def _labeldeconv(version: Version = False) -> None:
+def _labeldeconv(context: typer.Context, version: Version = False) -> None:
     """Label Deconvolution: learn node features and predictions on attributed graphs."""
+    if ranks.started() > 1 and (asked := context.invoked_subcommand) != "fit":
+        raise ConfigError(f"{asked}: only `fit` is run by several processes; {ranks.started()} were started")
 
 
 @app.command()
@@ -141,6 +144,8 @@ def fit(
     if dry_run:
         return _dry_run(settings, as_json)
     result = fit_config(settings, out=out, find_batch=find_batch, memory_mib=memory)
+    if not ranks.leads():
+        return
     times = result.write_profile() if profile else None
     if as_json:
         return print_json(result.to_dict() | ({"profile": times} if times else {}))
@@ -418,7 +423,8 @@ def main() -> None:
     """Entry point: errors of the input, the disk or memory are one message and exit code 1, never a traceback."""
     show()
     try:
-        app()
+        with ranks.joined():
+            app()
     except LabelDeconvError as error:
         _stop(error)
     except (OSError, MemoryError, RuntimeError) as error:
@@ -448,8 +454,11 @@ def _forget_stdout() -> None:
 
 
 def _stop(error: Exception) -> None:
-    """Say one message and leave with exit code 1."""
+    """Say one message, unless another rank does, and leave with exit code 1."""
+    if isinstance(error, ranks.Lost) and error.told:
+        sys.exit(1)
+    told_by = f"rank {ranks.rank()}: " if ranks.started() > 1 else ""
     with contextlib.suppress(OSError):
-        sys.stderr.write(f"error: {printable(str(error))}\n")
+        sys.stderr.write(f"error: {told_by}{printable(str(error))}\n")
         sys.stderr.flush()
     sys.exit(1)

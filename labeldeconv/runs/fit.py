@@ -9,7 +9,9 @@ that the method gets, and `fit_graph` calls it and writes what it learned.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
@@ -35,10 +37,11 @@ from labeldeconv.methods.gnn_race import race
 from labeldeconv.progress import logger
 from labeldeconv.runs.calibration import calibration
 from labeldeconv.runs.directory import RunDirectory, begin_run, check_place, check_writable, claimed, write_run
-from labeldeconv.runs.provenance import provenance
+from labeldeconv.runs.provenance import provenance, versions
 from labeldeconv.runs.warm_start import seen_before, warm_start
 from labeldeconv.settings.models import AUTO_GNN, Config
 from labeldeconv.settings.reading import label_settings, load_config, said, with_suggestions
+from labeldeconv.stages import ranks
 from labeldeconv.stages.cache import Cache
 from labeldeconv.stages.files import write_json
 from labeldeconv.stages.keys import digest, token
@@ -396,16 +399,32 @@ def fit_config(
     find_batch: bool = False,
     memory_mib: float | None = None,
 ) -> Result:
-    """Run one method with one GNN and one seed, from the cache where possible, and write the run directory."""
+    """Run one method with one GNN and one seed, from the cache where possible, and write the run directory.
+
+    In processes that `torchrun` has started, all of them make this one run (docs/distributed.md).
+    """
     parts = parts or Parts()
     method_named(parts.method or config.method)  # a wrong name is told before any data are read
     settings = resolve(config, parts)
     check_writable(out or Path("runs") / "run")
     if out is not None:
         check_place(out)
-    with limited(settings.max_memory), session(cache):
+    with ranks.joined(), limited(settings.max_memory), session(cache) as opened:
+        _check_ranks(settings, opened.cache, out)
         loaded = load_graph(settings, parts.graph)
-    return fit_graph(settings, loaded.graph, parts, out, cache, find_batch, memory_mib, loaded.warnings)
+        ranks.agree("data", {"graph": loaded.graph.content_key if ranks.world() > 1 else ""})
+        return fit_graph(settings, loaded.graph, parts, out, cache, find_batch, memory_mib, loaded.warnings)
+
+
+def _check_ranks(settings: Config, cache: Cache, out: Path | None) -> None:
+    """Refuse to start where ranks differ in settings, versions, or the folders that they share."""
+    if ranks.world() == 1:
+        return
+    facts = {f"setting {name}": json.dumps(value, default=str) for name, value in settings.model_dump().items()}
+    held = {f"version of {name}": version for name, version in versions().items() if name != "system"}
+    ranks.agree("ranks", {**facts, **held, "--out": str(out)})
+    ranks.same_folder(cache.root, "cache folder")
+    ranks.same_folder(Path("runs").absolute().parent if out is None else out.absolute().parent, "folder of the run")
 
 
 def fit_graph(
@@ -427,17 +446,25 @@ def fit_graph(
     method = method_named(parts.method or settings.method)
     runs, left_out = contenders(settings, graph, parts, method)
     out = out or default_folder(settings, runs, parts)
-    with claimed(out), limited(settings.max_memory):
-        work = begin_run(out)
-        with open_metrics(settings.log, work, out.name, settings.model_dump()) as log, session(cache, log) as account:
+    leads = ranks.leads()
+    with claimed(out) if leads else nullcontext(), limited(settings.max_memory):
+        work = begin_run(out) if leads else out
+        kind = settings.log if leads else "none"
+        with open_metrics(kind, work, out.name, settings.model_dump()) as log, session(cache, log) as account:
             method.needs(runs[0])
             check_split(runs[0], method)
             told = [*warnings, *_attribute_warnings(runs[0], method), *_start_warnings(runs[0])]
             raced = choose_gnn(runs, method, left_out) if is_auto(settings, parts) else None
             run = next(run for run in runs if raced is None or run.settings.gnn.name == raced["chosen"])
-            largest = largest_batch_of(run, method, memory_mib) if find_batch else None
+            largest = None
+            if find_batch and leads:
+                with ranks.by_itself():
+                    largest = largest_batch_of(run, method, memory_mib)
             adapted = _adapted(run, method)
             learned = method.learn(adapted)
+            if not leads:
+                ranks.hear()
+                return Result.of(RunDirectory.open(out))
             more = {"largest_batch": largest, "warnings": told, "race": raced, "provenance": provenance()}
             result = {**_result(run, learned, account.used), **more}
             if log is not None:
@@ -445,6 +472,7 @@ def fit_graph(
         encodes = method.work(run.graph, settings, run.architecture.hops).exports > 0
         written = write_run(out, learned, graph, run.settings, result, adapted.encoder if encodes else None)
         cache.remember(out, [use.artefact.made.key for use in account.used])
+        ranks.tell({"run": str(out)})
         return Result.of(written)
 
 

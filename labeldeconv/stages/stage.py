@@ -13,6 +13,10 @@ wrote, and whose other fields are plain values. Files that no field names, such 
 done. A stage's version is raised when its code gives other results, so that a new release never serves an old release's
 numbers.
 
+Under `torchrun` a stage is made by rank 0, and the other ranks open it (stages/ranks.py). One that is declared
+`parallel=True` is run by all ranks in the same folder: its function shares its work out, and rank 0 alone writes the
+files that it does not share and returns the artefact.
+
 Where results are kept, and who hears of progress, is said by `session`; both cannot change a result.
 """
 
@@ -22,7 +26,7 @@ import functools
 import inspect
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from contextvars import ContextVar
 from dataclasses import dataclass, field, fields
 from pathlib import Path
@@ -31,9 +35,10 @@ from typing import Any, Concatenate, Generic, ParamSpec, TypeVar, cast, get_type
 import numpy as np
 from pydantic import BaseModel
 
-from labeldeconv.errors import StorageError, plainly
+from labeldeconv.errors import LabelDeconvError, StorageError, plainly
 from labeldeconv.progress import logger
-from labeldeconv.stages.cache import Cache, Manifest
+from labeldeconv.stages import ranks
+from labeldeconv.stages.cache import Broken, Cache, Manifest, check_files, read_manifest
 from labeldeconv.stages.keys import Idle, Reading, Reads, digest, token
 from labeldeconv.stages.memory import peak_accelerator_mib, peak_memory_mib, reset_peak_memory
 from labeldeconv.stages.watch import Log, Watch
@@ -152,8 +157,8 @@ A = TypeVar("A", bound=Artefact)
 class Stage(Generic[P, A]):
     """A function with `out` first, called without it."""
 
-    def __init__(self, function: Callable[Concatenate[Folder, P], A], version: int) -> None:
-        self.function, self.version = function, version
+    def __init__(self, function: Callable[Concatenate[Folder, P], A], version: int, parallel: bool = False) -> None:
+        self.function, self.version, self.parallel = function, version, parallel
         self.name = function.__name__
         functools.update_wrapper(self, function)
 
@@ -204,11 +209,14 @@ class Stage(Generic[P, A]):
 
         def build(folder: Path) -> Manifest:
             watch = Watch(label, where.log)
+            if self.parallel:
+                ranks.tell({**known, "make": str(folder)})
             logger.debug("%s: started, in %s", label, folder)
             reset_peak_memory()
             start = time.perf_counter()
             try:
-                artefact = self.function(Folder(folder, label, watch), **given)  # type: ignore[call-arg]
+                with nullcontext() if self.parallel else ranks.by_itself():
+                    artefact = self.function(Folder(folder, label, watch), **given)  # type: ignore[call-arg]
             except (MemoryError, RuntimeError) as error:
                 if (told := plainly(error, label)) is None:
                     raise
@@ -219,17 +227,55 @@ class Stage(Generic[P, A]):
             peaks |= {name: getattr(artefact, name, peak) for name, peak in peaks.items()}  # of stages made of others
             return {**head, "seconds": round(seconds, 3), **peaks, **_written(artefact, folder)}
 
-        path, manifest, cached = where.cache.obtain(self.name, key, build)
+        ranks.at(f"the stage '{label}'")
+        known: dict[str, Any] = {}
+        if ranks.world() > 1:
+            known = {"stage": self.name, **{name: digest(held) for name, held in self._tokens(given).items()}}
+        if ranks.world() > 1 and not ranks.leads():
+            path, manifest, cached = self._followed(known, label, given)
+        else:
+            try:
+                path, manifest, cached = where.cache.obtain(self.name, key, build)
+            except LabelDeconvError as error:
+                ranks.tell({**known, "failed": str(error)})
+                raise
+            ranks.tell({**known, "open": str(path), "cached": cached})
         peaks = manifest["peak_mib"], manifest.get("peak_accelerator_mib")  # the latter is younger than kept stages
         made = Made(self.name, key, path, manifest["seconds"], peaks[0], cached, peaks[1])
         artefact = cast(A, _opened(self._returns, path, manifest, made))
-        known = where.account(label, artefact, reads)
-        if known is artefact:
+        first = where.account(label, artefact, reads)
+        if first is artefact:
             if cached:
                 Watch(label, where.log).replay_stage(path)
             told = " when computed, now from the cache" if cached else ""
             logger.info("%-10s %8.1f s%s", label, made.seconds, told)
-        return cast(A, known)
+        return cast(A, first)
+
+    def _heard(self, known: Mapping[str, Any], label: str) -> dict[str, Any]:
+        """What rank 0 tells of this stage; refused where it has another one, or with other arguments."""
+        told = ranks.hear()
+        if wrong := [name for name, held in known.items() if told.get(name) != held]:
+            what = f"in {', '.join(wrong)}"
+            raise StorageError(f"{label}: rank {ranks.rank()} differs from rank 0 {what}; ranks need the same input")
+        return told
+
+    def _followed(self, known: Mapping[str, Any], label: str, given: Mapping[str, Any]) -> tuple[Path, Manifest, bool]:
+        """Folder and manifest of the stage that rank 0 makes, with the help of this rank if it is parallel."""
+        told = self._heard(known, label)
+        if "make" in told:
+            self.function(Folder(Path(told["make"]), label), **given)  # type: ignore[call-arg]
+            told = self._heard(known, label)
+        if "failed" in told:
+            raise ranks.Lost(told["failed"], told=True)
+        path = Path(told["open"])
+        try:
+            if not ranks.appears(path):
+                raise Broken(f"not to be seen by rank {ranks.rank()}")
+            manifest = read_manifest(path)
+            check_files(path, manifest)  # by size: rank 0 has compared the content
+        except Broken as why:
+            raise StorageError(f"{path}: {why}") from None
+        return path, manifest, told["cached"]
 
     def _given(self, args: tuple[Any, ...], kwargs: Mapping[str, Any], reads: set[str]) -> dict[str, Any]:
         """Arguments by name, defaults included, narrowed to what the stage declares that it reads."""
@@ -269,9 +315,14 @@ class Stage(Generic[P, A]):
         return getattr(self._hints.get(name), "__metadata__", ())
 
 
-def stage(version: int) -> Callable[[Callable[Concatenate[Folder, P], A]], Stage[P, A]]:
-    """Make a function a stage; `version` is raised whenever its code gives other results."""
-    return lambda function: Stage(function, version)
+def stage(version: int, parallel: bool = False) -> Callable[[Callable[Concatenate[Folder, P], A]], Stage[P, A]]:
+    """Make a function a stage.
+
+    Args:
+        version: raised whenever its code gives other results.
+        parallel: run by all ranks together, not by rank 0 alone.
+    """
+    return lambda function: Stage(function, version, parallel)
 
 
 def _written(artefact: Artefact, folder: Path) -> Manifest:
