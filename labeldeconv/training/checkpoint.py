@@ -62,6 +62,10 @@ class Checkpoint:
         """Whether it is time to write."""
         return time.perf_counter() - self._written >= 60 * self.minutes
 
+    def fingerprint(self, state: Mapping[str, Any]) -> str:
+        """A hash of the weights as they are and of a state, by which ranks find that they start alike."""
+        return _digest(json.dumps(state), _unshared(dict(self.model.state_dict())))
+
     def save(self, state: dict[str, Any], extra: dict[str, Tensor] | None = None, files: Sequence[Path] = ()) -> None:
         """Write everything; `state` is JSON, `extra` holds tensors of the caller, `files` go with the checkpoint."""
         tensors = {f"model.{k}": v for k, v in self.model.state_dict().items()}

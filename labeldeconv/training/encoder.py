@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import time
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -33,11 +34,13 @@ from labeldeconv.labels.neighbours import NeighbourOutputs
 from labeldeconv.labels.targets import Targets
 from labeldeconv.progress import bar
 from labeldeconv.settings.models import TrainConfig
+from labeldeconv.stages import ranks
 from labeldeconv.stages.keys import Idle, Reads
 from labeldeconv.stages.memory_limit import check_room
 from labeldeconv.stages.stage import Artefact, Folder, stage
 from labeldeconv.training.checkpoint import Checkpoint
 from labeldeconv.training.finite import check_loss, check_rows, check_weights
+from labeldeconv.training.global_batch import Share, share_of, sum_gradients
 from labeldeconv.training.output_rows import OutputRows, RowAdamW
 from labeldeconv.training.steps import encoder_autocast, fused_optimizer, open_log, parameter_groups, set_learning_rates
 
@@ -104,14 +107,17 @@ class Objective(nn.Module):
         self.gold = gold
         self.clock = Clock()  # seconds by part of the step, booked by the training loop too
 
-    def forward(self, ids: np.ndarray, *inputs: Tensor, same: Tensor | None = None) -> Tensor:
+    def forward(
+        self, ids: np.ndarray, *inputs: Tensor, same: Tensor | None = None, share: Share | None = None
+    ) -> Tensor:
         """Loss of the nodes `ids` (b,).
 
         Args:
             inputs: of the encoder: tokens and mask (b, t), as a rule.
             same: (b,) places among the inputs, where nodes with equal attributes share one; None: each has its own.
+            share: what this rank encodes of the batch, where several ranks do; None: all of it.
         """
-        features = self.encoder(*inputs)  # (b, d), line 8
+        features = self.encoder(*inputs) if share is None else share.features(self.encoder, inputs)  # (b, d), line 8
         if same is not None:
             features = features[same]
         self.clock.lap("encoder")
@@ -241,7 +247,7 @@ class TrainedEncoder(Artefact):
     trunk: str | None = None
 
 
-@stage(version=3)
+@stage(version=3, parallel=True)
 def train(
     out: Folder,
     tokens: Tokens,
@@ -270,9 +276,10 @@ def train(
     check_room(out.label, training_bytes(objective, tokens, settings), LESS)
     with used_vocabulary(model, tokens):
         run = train_encoder(objective, tokens, nodes, settings, seed, out)
-    model.save(out.path / "encoder")
-    kept = head.kept(behind) if isinstance(head, PsiHead) and isinstance(behind, Psi) else behind.state_dict()
-    save_file(kept, out.path / "head.safetensors")
+    if ranks.leads():
+        model.save(out.path / "encoder")
+        kept = head.kept(behind) if isinstance(head, PsiHead) and isinstance(behind, Psi) else behind.state_dict()
+        save_file(kept, out.path / "head.safetensors")
     count = settings.epochs * len(nodes)
     batch = round(count / max(1, run.steps), 1)
     return TrainedEncoder(
@@ -361,6 +368,9 @@ def train_encoder(
 ) -> EncoderRun:
     """Train `objective` in place on `nodes` (m,); logs and checkpoints go to `out`, from where it resumes.
 
+    Several ranks share the encoder's part of every step (training/global_batch.py) and rank 0 writes; any number of
+    them goes on from a checkpoint of any other.
+
     Inside `used_vocabulary` only word vectors that occur are trained, which is faster.
     """
     watch = out.watch
@@ -372,6 +382,9 @@ def train_encoder(
     checkpoint = Checkpoint(out.path / "checkpoint.safetensors", objective, optimizer, settings.checkpoint_minutes)
     restored = checkpoint.load()
     state: dict[str, Any] = restored[0] if restored else {"epoch": 0, "group": 0, "step": 0}
+    several, leads = ranks.world() if ranks.world() > 1 else None, ranks.leads()
+    if several:
+        ranks.agree(out.label, {"weights at the start": checkpoint.fingerprint(state)})
     lengths, epochs, advice = tokens.lengths, settings.epochs, training_advice(settings)
     loss = float("nan")
     objective.train()
@@ -384,10 +397,12 @@ def train_encoder(
     total, done = epochs * len(nodes), state["epoch"] * len(nodes)
     if state["group"]:
         done += sum(len(ids) for group in groups_of(state["epoch"])[: state["group"]] for ids in group)
-    with open_log(out.path / LOG, state["step"], watch) as log, bar(out.label, total, done=done) as advance:
+    rows = partial(open_log, out.path / LOG, state["step"], watch) if leads else partial(open, os.devnull, "w")
+    with rows() as log, bar(out.label, total, done=done) as advance:
         for epoch in range(state["epoch"], epochs):
             groups = groups_of(epoch)
-            prepared = ahead(partial(_prepare, tokens), groups[state["group"] :])
+            shared = (several, seed, epoch) if several else None
+            prepared = ahead(partial(_prepare, tokens, shared=shared), groups[state["group"] :])
             clock.start()
             for k, batches in enumerate(prepared, start=state["group"]):
                 clock.lap("batches")
@@ -401,7 +416,7 @@ def train_encoder(
                 watch(row)
                 ids = np.concatenate(groups[k])
                 advance(len(ids), f"epoch {epoch + 1}/{epochs} loss {loss:.3f}", int(lengths[ids].sum()))
-                if checkpoint.due:
+                if leads and checkpoint.due:
                     check_weights(objective, out.label, advice)  # the checkpoint before stays
                     log.flush()
                     checkpoint.save(state, files=[out.path / LOG])
@@ -413,21 +428,34 @@ def train_encoder(
 
 
 class Prepared(NamedTuple):
-    """A batch as `Objective` takes it: node ids (b,), the encoder's inputs, and the places of the nodes among them."""
+    """A batch as `Objective` takes it: node ids (b,), the encoder's inputs, and the places of the nodes among them.
+
+    Where several ranks train, the inputs are those of this rank's `share`.
+    """
 
     ids: np.ndarray
     inputs: tuple[Tensor, ...]
     same: Tensor | None = None
+    share: Share | None = None
 
 
-def _prepare(tokens: Tokens, batches: list[np.ndarray]) -> list[Prepared]:
-    return [_prepared(tokens, ids) for ids in batches]
+def _prepare(tokens: Tokens, batches: list[np.ndarray], shared: tuple[int, int, int] | None = None) -> list[Prepared]:
+    return [_prepared(tokens, ids, shared) for ids in batches]
 
 
-def _prepared(tokens: Tokens, ids: np.ndarray) -> Prepared:
-    """A batch whose equal attributes go through the encoder once, with one draw of its dropout."""
+def _prepared(tokens: Tokens, ids: np.ndarray, shared: tuple[int, int, int] | None = None) -> Prepared:
+    """A batch whose equal attributes go through the encoder once, with one draw of its dropout.
+
+    `shared` is the number of ranks, the seed and the epoch, where there are several ranks.
+    """
     distinct, same = tokens.distinct(ids)
-    return Prepared(ids, tokens.batch(distinct), None if same is None else torch.from_numpy(same))
+    places = None if same is None else torch.from_numpy(same)
+    if shared is None:
+        return Prepared(ids, tokens.batch(distinct), places)
+    world, *seed = shared
+    share = share_of(tokens.lengths_of(distinct), (*seed, int(ids[0])), world, ranks.rank())
+    own = distinct[share.places.numpy()] if len(share.places) else distinct[:1]  # of which nothing is encoded
+    return Prepared(ids, tokens.batch(own), places, share)
 
 
 def _step(
@@ -444,16 +472,19 @@ def _step(
     A loss that is not finite changes no weight; `place` is the stage, the step and the advice that are told then.
     """
     total, loss = sum(len(batch.ids) for batch in batches), 0.0
-    for ids, inputs, same in batches:
+    for ids, inputs, same, part in batches:
         places = None if same is None else same.to(device)
         with computing:
-            share = objective(ids, *(x.to(device) for x in inputs), same=places) * (len(ids) / total)
+            share = objective(ids, *(x.to(device) for x in inputs), same=places, share=part) * (len(ids) / total)
         objective.clock.lap("loss")
         share.backward()
         loss += (value := float(share.detach()))
         if not math.isfinite(value):
             check_loss(value, ids, *place)
         objective.clock.lap("backward")
+    if batches[0].share is not None:
+        sum_gradients(objective.encoder, objective)
+        objective.clock.lap("exchange")
     if clip > 0:
         dense = [p for p in objective.parameters() if p.grad is not None and not p.grad.is_sparse]
         nn.utils.clip_grad_norm_(dense, clip)  # rows of GIANT's head are left alone: Adam levels them
