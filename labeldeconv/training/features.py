@@ -24,6 +24,7 @@ from labeldeconv.encoders.pretrained import Weights
 from labeldeconv.encoders.tokens import Tokens, ahead, length_batches
 from labeldeconv.encoders.trunk import TokenStates, split_for
 from labeldeconv.progress import bar, logger
+from labeldeconv.stages import ranks
 from labeldeconv.stages.files import is_sealed, map_array, sealed, write_json
 from labeldeconv.stages.keys import Idle
 from labeldeconv.stages.memory_limit import check_room
@@ -37,6 +38,7 @@ BATCH_NODES = 1024
 INFERENCE = 24  # vectors of a token's width alive at once in a layer: states, queries, keys, values, the wide layer
 COPIED = 1 << 16  # nodes that get the features of an equal attribute at a time
 SAVE_SECONDS = 20.0
+ROUNDS = 32  # batches of every rank between two meetings: some seconds
 ROWS = 1 << 14  # standardised at a time
 Rows = Callable[[np.ndarray], np.ndarray]  # nodes (b,) to rows of a memory map
 ADVICE = (
@@ -58,7 +60,7 @@ class Features(Artefact):
     reused: int = field(default=0, kw_only=True)
 
 
-@stage(version=2)
+@stage(version=2, parallel=True)
 def features(
     out: Folder,
     tokens: Tokens,
@@ -73,7 +75,7 @@ def features(
     start, loaded = time.perf_counter(), encoder.load()
     earlier: list[Earlier] = []
     # Tokens may name files whose content has changed; and states of a frozen trunk are rounded, as tokens are not.
-    if not (loaded.opens_files or isinstance(tokens, TokenStates)):
+    if ranks.leads() and not (loaded.opens_files or isinstance(tokens, TokenStates)):
         earlier = list(encoded_before(features, tokens, encoder=encoder, precision=precision))
     found = np.concatenate([np.empty(0, np.int64), *(each.nodes for each in earlier)])
     reused = int(np.isin(tokens.first, found).sum())
@@ -86,6 +88,8 @@ def features(
     batch = 4 * CPU_TOKENS * model.dim * INFERENCE
     check_room(out.label, rows + batch, "take a smaller encoder (encoder.layers) or part of the graph (--max-nodes)")
     seconds = searched + export_features(model, tokens, out, precision, earlier)
+    if not ranks.leads():  # rank 0 may have sealed the stage by now
+        return Features(np.empty((0, model.dim), np.float16), 0, seconds)
     values = np.load(out.path / "values.npy", mmap_mode="r", allow_pickle=False)
     return Features(values, tokens.num_nodes - reused, seconds, reused=reused)
 
@@ -147,8 +151,11 @@ def export_features(
     there = np.zeros(n, bool)
     for found in earlier:
         there[found.nodes] = True
+    ranks.add_up(torch.from_numpy(there.view(np.uint8)))  # rank 0 alone has searched
     missing = np.flatnonzero((first == np.arange(n)) & ~there)
     values, seconds = pass_over(tokens, out, "values", (n, encoder.dim), device, compute, write, nodes=missing)
+    if not ranks.leads():
+        return seconds
     for found in earlier:
         for part in (slice(lo, lo + COPIED) for lo in range(0, len(found.nodes), COPIED)):
             values[found.nodes[part]] = found.values[found.places[part]]
@@ -172,6 +179,9 @@ def pass_over(
 ) -> tuple[np.memmap, float]:
     """Send every distinct attribute through `compute`, longest first, into a float16 memory map; resumable.
 
+    Ranks of one machine deal the batches out in turn, which are of like numbers of tokens, and write into one map. On
+    several machines rank 0 does all: a network file system may lose rows that two machines write into one page.
+
     Args:
         name: of the file, without .npy.
         shape: of the memory map.
@@ -188,22 +198,52 @@ def pass_over(
     nodes = np.flatnonzero(tokens.first == np.arange(len(lengths))) if nodes is None else nodes
     batches = length_batches(lengths, nodes, BATCH_NODES, most)
     path, progress = out.path / f"{name}.npy", out.path / "progress.json"
-    parts, before = _written_parts(path, progress, shape, batches, rows)
+    parts, before = _written_parts(path, progress, shape, batches, rows) if ranks.leads() else ([], 0.0)
     done = parts[-1][0] if parts else 0
-    values = open_memmap(path, mode="r+") if done else map_array(path, shape, np.float16)
+    several = ranks.world() > 1
+    if ranks.leads():
+        values = open_memmap(path, mode="r+") if done else map_array(path, shape, np.float16)
+        ranks.tell({"done": done})
+    else:
+        done = ranks.hear()["done"]
+        values = open_memmap(path, mode="r+")
     start = saved = time.perf_counter()
+
+    def save(k: int) -> None:
+        """Note that the first k batches are done."""
+        nonlocal saved
+        parts.append([k, _part_key(values, batches[parts[-1][0] if parts else 0 : k], rows)])
+        saved = time.perf_counter()
+        write_json(progress, sealed({"parts": parts, "seconds": before + saved - start}))
+
+    turns = ROUNDS * ranks.world() if several else max(1, len(batches))
     with torch.inference_mode(), bar(out.label, sum(map(len, batches)), done=sum(map(len, batches[:done]))) as advance:
-        prepared = ahead(lambda ids: (ids, tokens.batch(ids)), batches[done:])
-        for k, (ids, inputs) in enumerate(prepared, start=done + 1):
-            write(values, ids, compute(*(x.to(device) for x in inputs)))
-            advance(len(ids), tokens=int(lengths[ids].sum()))
-            if time.perf_counter() - saved > SAVE_SECONDS:
+        for lo in range(done, len(batches), turns):
+            hi = min(lo + turns, len(batches))
+            own = _dealt(batches[lo:hi])
+            for k, (ids, inputs) in enumerate(ahead(lambda ids: (ids, tokens.batch(ids)), own), start=lo + 1):
+                write(values, ids, compute(*(x.to(device) for x in inputs)))
+                if not several:
+                    advance(len(ids), tokens=int(lengths[ids].sum()))
+                    if time.perf_counter() - saved > SAVE_SECONDS:
+                        values.flush()
+                        save(k)
+            if several:
                 values.flush()
-                parts.append([k, _part_key(values, batches[parts[-1][0] if parts else 0 : k], rows)])
-                saved = time.perf_counter()
-                write_json(progress, sealed({"parts": parts, "seconds": before + saved - start}))
+                ranks.meet(f"the stage '{out.label}', batch {hi}")
+                every = np.concatenate(batches[lo:hi])
+                advance(len(every), tokens=int(lengths[every].sum()))
+                if ranks.leads() and (time.perf_counter() - saved > SAVE_SECONDS):
+                    save(hi)
     values.flush()
     return values, before + time.perf_counter() - start
+
+
+def _dealt(batches: list[np.ndarray]) -> list[np.ndarray]:
+    """Those of the batches that are for this rank."""
+    if ranks.world() == 1 or ranks.one_machine():
+        return batches[ranks.rank() if ranks.world() > 1 else 0 :: ranks.world()]
+    return batches if ranks.leads() else []
 
 
 def _written_parts(

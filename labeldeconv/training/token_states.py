@@ -26,7 +26,7 @@ from labeldeconv.training.steps import encoder_autocast
 LARGEST = float(np.finfo(np.float16).max)
 
 
-@stage(version=1)
+@stage(version=1, parallel=True)
 def token_states(
     out: Folder,
     tokens: Tokens,

@@ -1,5 +1,8 @@
 """Features of all nodes: resumed as straight, in node order, and as stages."""
 
+import os
+import signal
+
 import numpy as np
 import pytest
 import torch
@@ -8,11 +11,15 @@ from labeldeconv.encoders.pretrained import Pretrained, Weights, load_encoder
 from labeldeconv.encoders.tokens import tokens, write_tokens
 from labeldeconv.graph.texts import Texts
 from labeldeconv.settings.models import EncoderConfig
+from labeldeconv.stages import ranks
 from labeldeconv.stages.cache import Cache
 from labeldeconv.stages.stage import Folder, session
 from labeldeconv.testing import encoded
 from labeldeconv.training import features as module
 from labeldeconv.training.features import beside, export_features, features, given
+from labeldeconv.training.reuse import Earlier
+from tests.launched import launch
+from tests.samples import letter_tokens
 
 TEXTS = Texts.from_strings(f"{i:02d}" + "x" * (i % 15) for i in range(50))
 
@@ -157,3 +164,52 @@ def test_equal_attributes_are_encoded_once_and_get_equal_features(tmp_path, monk
     np.testing.assert_allclose(once, every, atol=2e-3)
     np.testing.assert_array_equal(once[:7], once[7:14])
     assert len(np.unique(once, axis=0)) == 7
+
+
+def by_ranks(folder, name, stops):
+    """Two ranks export features; with `stops` rank 1 is killed in its third batch."""
+    tokens = letter_tokens(90, folder / f"tokens {name} {ranks.rank()}", distinct=True)
+    encoder = load_encoder(EncoderConfig(name="tiny"))
+    module.BATCH_NODES, module.ROUNDS, module.SAVE_SECONDS = 6, 2, -1.0
+    seen = []
+    real = type(encoder).forward
+
+    def counted(self, *inputs):
+        seen.append(len(inputs[0]))
+        if stops and ranks.rank() == 1 and len(seen) == 3:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return real(self, *inputs)
+
+    type(encoder).forward = counted
+    found = np.arange(4)
+    rows = np.full((90, 32), 7, np.float16)
+    earlier = [Earlier(found, rows, found[::-1])] if ranks.rank() == 0 else []
+    with ranks.joined():
+        assert ranks.world() == 2
+        export_features(encoder, tokens, Folder(folder / name), earlier=earlier)
+    return sum(seen)
+
+
+def test_two_ranks_write_what_one_does_to_the_bit_and_go_on_after_a_kill(tmp_path, monkeypatch):
+    for name in ("one", "two", "killed"):
+        (tmp_path / name).mkdir()
+    monkeypatch.setattr(module, "BATCH_NODES", 6)
+    found, rows = np.arange(4), np.full((90, 32), 7, np.float16)
+    tokens, encoder = letter_tokens(90, tmp_path / "t", distinct=True), load_encoder(EncoderConfig(name="tiny"))
+    export_features(encoder, tokens, Folder(tmp_path / "one"), earlier=[Earlier(found, rows, found[::-1])])
+    straight = np.load(tmp_path / "one" / "values.npy")
+
+    zero, one = launch(by_ranks, tmp_path / "ranks", tmp_path, "two", False)
+    assert (zero.code, one.code) == (0, 0)
+    assert zero.value + one.value == 86  # all but those that rank 0 had from before
+    assert abs(zero.value - one.value) <= 6  # a batch
+    np.testing.assert_array_equal(np.load(tmp_path / "two" / "values.npy"), straight)
+
+    zero, one = launch(by_ranks, tmp_path / "ranks", tmp_path, "killed", True)
+    assert (zero.code, one.code) == (1, -signal.SIGKILL)
+    assert (tmp_path / "killed" / "progress.json").exists()
+    seen, real = [], type(encoder).forward
+    monkeypatch.setattr(type(encoder), "forward", lambda self, *a: (seen.append(len(a[0])), real(self, *a))[1])
+    export_features(encoder, tokens, Folder(tmp_path / "killed"), earlier=[Earlier(found, rows, found[::-1])])
+    assert sum(seen) == 86 - 24  # two batches of each rank were noted
+    np.testing.assert_array_equal(np.load(tmp_path / "killed" / "values.npy"), straight)
