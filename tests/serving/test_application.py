@@ -154,7 +154,7 @@ def test_health_ready_run_and_metrics(server):
 
 def test_the_interface_is_described(server):
     api = server.get("/openapi.json").json
-    assert {"/predict", "/nodes", "/run", "/health", "/ready", "/metrics"} == set(api["paths"])
+    assert {"/predict", "/explain", "/nodes", "/run", "/health", "/ready", "/metrics"} == set(api["paths"])
     assert "neighbors" in api["components"]["schemas"]["NewNode"]["properties"]
     example = api["components"]["schemas"]["Asked"]["examples"][0]
     assert server.predict(**example).status == 200
