@@ -72,6 +72,8 @@ def told(run: Path, *left_out: str) -> dict:
         candidate.pop("seconds")
     for part in ("before", "after"):
         held["calibration"]["ece_test"].pop(part)  # a score on test labels
+    for part in {"val", "test"} & set(left_out):
+        held["metrics"].pop(part)
     return {name: value for name, value in held.items() if name not in (*COSTS, *left_out)}
 
 
