@@ -110,9 +110,7 @@ class TextEncoder(PooledEncoder):
 
     def restore(self, folder: Path) -> None:
         """Take the weights that `save` wrote; merged adapters stay merged, and new ones are what trains."""
-        # What was trained is lost in 4 bits, whose steps are larger.
-        kept = "float32" if self.config.weights == "float32" else "bfloat16"
-        self.model = self._adapted(open_model(str(folder), kept))
+        self.model = self._adapted(open_model(str(folder), kept_weights(self.config.weights)))
         restore_steps(folder, list(self.readout.steps))
 
     @property
@@ -179,6 +177,11 @@ def open_model(source: str, weights: str = "float32", **place: Any) -> Any:
         )
     model = without_random_pooler(*loaded)
     return model.requires_grad_(False) if weights == "4bit" else in_precision(model, weights)
+
+
+def kept_weights(weights: str) -> str:
+    """How weights are kept once they are trained: what was learned is lost in 4 bits, whose steps are larger."""
+    return "float32" if weights == "float32" else "bfloat16"
 
 
 def in_precision(model: Any, weights: str) -> Any:

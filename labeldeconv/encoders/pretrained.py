@@ -16,7 +16,14 @@ from typing import Any, Protocol
 
 from labeldeconv.encoders.base import Encoder, Tokenizer
 from labeldeconv.encoders.columns import COLUMNS, IMAGE, load_columns
-from labeldeconv.encoders.huggingface import MINILM_PACKAGE, TextEncoder, in_precision, minilm_folder, open_pretrained
+from labeldeconv.encoders.huggingface import (
+    MINILM_PACKAGE,
+    TextEncoder,
+    in_precision,
+    kept_weights,
+    minilm_folder,
+    open_pretrained,
+)
 from labeldeconv.encoders.protein import ProteinEncoder, reads_residues
 from labeldeconv.encoders.sentence import layout_of
 from labeldeconv.encoders.unirep import WEIGHTS, load_unirep
@@ -59,6 +66,17 @@ def load_encoder(config: EncoderConfig) -> Encoder:
     model, tokenizer, layout = open_pretrained(config)
     kind = ProteinEncoder if reads_residues(tokenizer) else TextEncoder
     return kind(model, tokenizer, config, layout)
+
+
+def of_folder(config: EncoderConfig, folder: Path) -> EncoderConfig:
+    """Settings that open a folder which `save` wrote under `config`, as it was: what they say is in the folder.
+
+    First layers are cut there, adapters merged, pooling and prompt written down; `dim` alone stays to be said.
+    """
+    held = {"layers": None, "train_layers": None, "lora_rank": 0, "pooling": "auto", "normalize": None, "prompt": None}
+    return config.model_copy(
+        update={"name": str(folder), "revision": None, "weights": kept_weights(config.weights), **held}
+    )
 
 
 def _made(name: str, config: EncoderConfig) -> Encoder:

@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from labeldeconv.encoders.pretrained import of_folder
 from labeldeconv.errors import ConfigError, DataError
 from labeldeconv.gnns.base import GNNS
 from labeldeconv.graph.attributed import AttributedGraph
@@ -73,8 +74,7 @@ class PushedRun(RunDirectory):
     def config(self) -> Config:
         """The settings; the encoder is the one in this folder, cut and merged as it was when it was saved."""
         config = super().config()
-        own = {"name": str(self.path), "layers": None, "train_layers": None, "lora_rank": 0}
-        return config.model_copy(update={"encoder": config.encoder.model_copy(update=own)})
+        return config.model_copy(update={"encoder": of_folder(config.encoder, self.path)})
 
     @property
     def encoder(self) -> Path | None:

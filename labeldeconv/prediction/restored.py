@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from labeldeconv.encoders.base import Encoder
 from labeldeconv.encoders.columns import COLUMNS, IMAGE
-from labeldeconv.encoders.pretrained import Pretrained, load_encoder
+from labeldeconv.encoders.pretrained import Pretrained, load_encoder, of_folder
 from labeldeconv.encoders.tokens import Tokens, length_batches
 from labeldeconv.encoders.unirep import WEIGHTS
 from labeldeconv.errors import ConfigError, DataError
@@ -102,9 +102,7 @@ def restored_encoder(run: RunDirectory, config: Config, given: Any = None) -> En
     """The encoder that made the run's features; `given` is the object that was given in place of a name."""
     folder = run.encoder
     if folder is not None and _opens_alone(run):
-        # Its folder says all: first layers are cut, adapters merged, pooling and prompt written down there.
-        made = {"layers": None, "lora_rank": 0, "pooling": "auto", "normalize": None, "prompt": None, "revision": None}
-        return load_encoder(config.encoder.model_copy(update={"name": str(folder), **made}))
+        return load_encoder(of_folder(config.encoder, folder))
     encoder = Pretrained(config.encoder, given).load()
     if folder is not None:
         encoder.restore(folder)

@@ -1,5 +1,6 @@
 """What a run directory holds is enough: encoder, psi and GNN come back as they were, without the cache."""
 
+import json
 import shutil
 from contextlib import nullcontext
 from types import SimpleNamespace
@@ -12,6 +13,7 @@ from safetensors.torch import load_file, save_file
 from labeldeconv import RunDirectory, fit, planted
 from labeldeconv.encoders.pretrained import load_encoder
 from labeldeconv.errors import ConfigError, DataError
+from labeldeconv.prediction.pushed import PushedRun
 from labeldeconv.prediction.restored import (
     GNNInputs,
     TextFeatures,
@@ -24,6 +26,7 @@ from labeldeconv.registry import trusting
 from labeldeconv.settings.models import Config, EncoderConfig
 from labeldeconv.sharing.onnx_export import export_onnx
 from labeldeconv.sharing.repository import write_repository
+from tests.encoders.families import save_family
 
 QUICK = {"encoder": "tiny", "train__epochs": 1, "gnn__epochs": 3, "gnn__hidden": 8, "encoder__max_tokens": 16}
 RUNS = {
@@ -65,6 +68,33 @@ def test_a_run_gives_its_own_features_and_logits_again(tmp_path, name):
     assert (psi is None) == ((result.chosen or result.settings["method"]) in ("pne", "giant"))
     if psi is not None:
         assert psi_logits_of(psi, run.features).shape == (60, 10)
+
+
+OF_FOLDERS = {
+    "prompt": {"encoder__prompt": "query"},
+    "pooled": {"encoder__pooling": "last", "encoder__normalize": True, "encoder__dim": 8},
+    "bfloat16": {"encoder__weights": "bfloat16", "encoder__lora_rank": 2},
+    "4bit": {"encoder__weights": "4bit", "encoder__lora_rank": 2},
+}
+
+
+@pytest.mark.parametrize("name", OF_FOLDERS)
+def test_a_run_with_an_encoder_of_a_folder_gives_its_own_features_again(tmp_path, name):
+    """By name, prompts are known to the first folder alone; and what was trained does not fit into 4 bits."""
+    if name in ("bfloat16", "4bit"):
+        pytest.importorskip("peft", reason="needs the extra lora")
+    if name == "4bit":
+        pytest.importorskip("bitsandbytes", reason="needs the extra 4bit")
+    folder = save_family("bert", tmp_path / "base")
+    modules = [{"idx": 0, "name": "0", "path": "", "type": "sentence_transformers.models.Transformer"}]
+    (folder / "modules.json").write_text(json.dumps(modules))
+    (folder / "config_sentence_transformers.json").write_text('{"prompts": {"query": "what is: "}}')
+    quick = {**QUICK, "encoder": str(folder), "method": "fne", "train__lr": 1e-2, **OF_FOLDERS[name]}
+    result = fit(planted(60, seed=0).graph, out=tmp_path / "run", cache=tmp_path / "c", **quick)
+    pushed = write_repository(tmp_path / "run", tmp_path / "pushed")
+    for run in (RunDirectory.open(tmp_path / "run"), PushedRun.open(pushed)):
+        again = TextFeatures(run)(list(planted(60, seed=0).graph.texts))
+        np.testing.assert_allclose(again, result.features, atol=2e-3 * np.abs(result.features).max())
 
 
 def test_an_encoder_given_as_an_object_is_kept(tmp_path):
