@@ -2,6 +2,7 @@
 
 import logging
 import os
+import shutil
 
 os.environ["HF_HUB_OFFLINE"] = "1"
 os.environ["OMP_WAIT_POLICY"] = "PASSIVE"
@@ -95,3 +96,16 @@ def comparison(tmp_path_factory):
 def ld_run(comparison):
     """The run of ld with seed 0 in it."""
     return comparison / "ld-gcn-0"
+
+
+@pytest.fixture(scope="session")
+def chromium():
+    """Debian's chromium, headless, for tests marked `browser`."""
+    playwright = pytest.importorskip("playwright.sync_api")
+    path = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+    if path is None:
+        pytest.skip("no chromium on this system")
+    with playwright.sync_playwright() as p:
+        browser = p.chromium.launch(executable_path=path, args=["--no-sandbox"])  # root in a container has no sandbox
+        yield browser
+        browser.close()

@@ -25,7 +25,7 @@ LAYERS = [
     ["data", "encoders", "gnns", "labels"],
     ["graph", "propagation"],
     ["stages", "settings"],
-    ["errors", "progress", "registry"],
+    ["errors", "progress", "registry", "theme"],
 ]
 LEVEL = {name: level for level, names in enumerate(LAYERS) for name in names}
 # Modules without a test file of their own, and why.

@@ -30,6 +30,7 @@ from labeldeconv.report.tabs.reproduce import settings_section
 from labeldeconv.report.tabs.scores import headline, overview
 from labeldeconv.report.tabs.sweeps import sweeps
 from labeldeconv.stages.files import write_text
+from labeldeconv.theme.shared import theme
 
 LARGEST = 6_000_000  # bytes of a page
 SCRIPTS = ("pen.js", "charts.js", "explorer.js", "page.js")
@@ -85,8 +86,8 @@ def render(source: ReportSource, found: Sequence[Section]) -> str:
     except ImportError:
         raise MissingExtra("the report", "report") from None
     page = files("labeldeconv.report") / "page"
-    script = "\n".join((page / name).read_text(encoding="utf-8") for name in SCRIPTS)
-    style = (page / "page.css").read_text(encoding="utf-8")
+    script = "\n".join([theme("theme.js"), *((page / name).read_text(encoding="utf-8") for name in SCRIPTS)])
+    style = theme("theme.css") + (page / "page.css").read_text(encoding="utf-8")
     environment = jinja2.Environment(
         autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )

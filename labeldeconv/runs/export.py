@@ -13,7 +13,9 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Sequence
+import shutil
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -73,6 +75,24 @@ def refuse_runs(out: Path) -> None:
             raise DataError(
                 f"{out}: inside the run directory {folder}, whose files stay as they are; another place expected"
             )
+
+
+@contextmanager
+def new_folder(folder: Path) -> Iterator[Path]:
+    """A place beside `folder`, an empty one or none, to write into; it becomes the folder, whole or not at all."""
+    refuse_runs(folder)
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise DataError(f"{folder}: an empty folder or none expected")
+    work = folder.with_name(f"{folder.name}.partial")
+    shutil.rmtree(work, ignore_errors=True)
+    work.mkdir(parents=True)
+    try:
+        yield work
+        if folder.exists():
+            folder.rmdir()
+        work.replace(folder)
+    finally:
+        shutil.rmtree(work, ignore_errors=True)
 
 
 def run_to_pyg(run: str | Path) -> Data:

@@ -36,10 +36,13 @@ from labeldeconv.serving.messages import (
     to_new_nodes,
 )
 from labeldeconv.serving.node_search import find_nodes, shown
+from labeldeconv.theme.shared import theme
 
 PAGES = {  # path: file, type
     "/": ("index.html", "text/html; charset=utf-8"),
     "/docs": ("docs.html", "text/html; charset=utf-8"),
+    "/theme.css": ("theme.css", "text/css; charset=utf-8"),
+    "/theme.js": ("theme.js", "text/javascript; charset=utf-8"),
     "/page.css": ("page.css", "text/css; charset=utf-8"),
     "/page.js": ("page.js", "text/javascript; charset=utf-8"),
     "/docs.js": ("docs.js", "text/javascript; charset=utf-8"),
@@ -200,7 +203,8 @@ def application(serving: Serving, predictor: Predictor | None = None) -> App:
         return Response(counters.text(), media_type="text/plain; version=0.0.4; charset=utf-8")
 
     for path, (name, kind) in PAGES.items():
-        body = (files("labeldeconv.serving") / "page" / name).read_bytes()
+        own = files("labeldeconv.serving") / "page" / name
+        body = theme(name).encode() if name.startswith("theme.") else own.read_bytes()
         app.add_api_route(path, _page(body, kind, Response), methods=["GET"], include_in_schema=False)
     return Gate(app, serving, counters)
 

@@ -24,7 +24,8 @@ Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 App = Callable[[Message, Receive, Send], Awaitable[None]]
 
-OPEN = {"/", "/docs", "/health", "/ready", "/page.css", "/page.js", "/docs.js"}  # without a token: they hold no data
+# Without a token: they hold no data.
+OPEN = {"/", "/docs", "/health", "/ready", "/theme.css", "/theme.js", "/page.css", "/page.js", "/docs.js"}
 WORKING = {"/predict", "/explain", "/nodes"}  # what `Limits.concurrent` counts
 DRAINED = 8  # times the largest body that is read and thrown away, so that a client who still sends sees the answer
 HEADERS = [

@@ -13,7 +13,6 @@
 
 from __future__ import annotations
 
-import shutil
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -22,6 +21,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from labeldeconv.encoders.adapters import merged
 from labeldeconv.encoders.base import Encoder
 from labeldeconv.encoders.huggingface import TextEncoder, max_positions
 from labeldeconv.encoders.protein import ProteinEncoder
@@ -30,7 +30,7 @@ from labeldeconv.errors import ConfigError, DataError
 from labeldeconv.gnns.base import GNN
 from labeldeconv.prediction.predictor import Predictor
 from labeldeconv.prediction.restored import psi_logits_of, restored_encoder
-from labeldeconv.runs.export import refuse_runs
+from labeldeconv.runs.export import new_folder
 from labeldeconv.sharing.onnx_files import OnnxModel, quantise, require_onnx, write_onnx
 from labeldeconv.stages.files import write_json
 
@@ -83,19 +83,8 @@ def export_onnx(run: str | Path, folder: str | Path, int8: bool = False, force: 
         raise ConfigError(
             f"{run}: method 'given' has no encoder to export; a run that learned from attributes expected"
         )
-    refuse_runs(folder)
-    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise DataError(f"{folder}: an empty folder or none expected")
-    work = folder.with_name(f"{folder.name}.partial")
-    shutil.rmtree(work, ignore_errors=True)
-    work.mkdir(parents=True)
-    try:
+    with new_folder(folder) as work:
         notes, loss = _write(predictor, work, int8, force)
-        if folder.exists():
-            folder.rmdir()
-        work.replace(folder)
-    finally:
-        shutil.rmtree(work, ignore_errors=True)
     return OnnxExport(folder, sorted(str(p.relative_to(folder)) for p in folder.rglob("*") if p.is_file()), notes, loss)
 
 
@@ -139,9 +128,7 @@ def _write(predictor: Predictor, folder: Path, int8: bool, force: bool) -> tuple
 
 
 def _encoder_file(encoder: TextEncoder, path: Path, most: int, name: str) -> tuple[OnnxModel, dict[str, Any]]:
-    model: Any = encoder.model
-    if hasattr(model, "merge_and_unload"):
-        encoder.model = model = model.merge_and_unload()
+    encoder.model = model = merged(encoder.model)
     if hasattr(model, "set_attn_implementation"):  # T5's fused attention has shapes that the exporter does not follow
         model.set_attn_implementation("eager")
     samples = [_tokens(encoder, b, min(t, most)) for b, t in (TRACED, *TRIED)]

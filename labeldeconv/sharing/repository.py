@@ -30,12 +30,12 @@ from labeldeconv.encoders.base import Encoder
 from labeldeconv.encoders.huggingface import TextEncoder, max_positions
 from labeldeconv.encoders.protein import ProteinEncoder
 from labeldeconv.encoders.sentence import BESIDE, PROMPTS, prompts_of
-from labeldeconv.errors import ConfigError, DataError
+from labeldeconv.errors import ConfigError
 from labeldeconv.prediction.predictor import Predictor
 from labeldeconv.prediction.pushed import CARD
 from labeldeconv.prediction.restored import OPENED, check_imports, restored_encoder
 from labeldeconv.runs.directory import FORMAT, RunDirectory
-from labeldeconv.runs.export import refuse_runs
+from labeldeconv.runs.export import new_folder
 from labeldeconv.settings.models import Config
 from labeldeconv.sharing.model_card import model_card
 from labeldeconv.stages.files import checksum, files_in, sealed, write_json, write_text
@@ -62,19 +62,8 @@ def write_repository(
         name: USER/NAME, which the model card tells how to load; None is the folder's.
     """
     opened, folder = RunDirectory.open(run), Path(folder)
-    refuse_runs(folder)
-    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise DataError(f"{folder}: an empty folder or none expected")
-    work = folder.with_name(f"{folder.name}.partial")
-    shutil.rmtree(work, ignore_errors=True)
-    work.mkdir(parents=True)
-    try:
+    with new_folder(folder) as work:
         _write(opened, work, with_graph, license, name or folder.name)
-        if folder.exists():
-            folder.rmdir()
-        work.replace(folder)
-    finally:
-        shutil.rmtree(work, ignore_errors=True)
     return folder
 
 

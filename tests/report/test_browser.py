@@ -1,6 +1,5 @@
 """The report in Debian's chromium, headless: `make test-browser`."""
 
-import shutil
 from dataclasses import replace
 
 import numpy as np
@@ -15,17 +14,6 @@ from tests.report.xss_payloads import payloads
 playwright = pytest.importorskip("playwright.sync_api")
 pytestmark = pytest.mark.browser
 WIDTHS = (390, 1440)
-
-
-@pytest.fixture(scope="module")
-def chromium():
-    path = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-    if path is None:
-        pytest.skip("no chromium on this system")
-    with playwright.sync_playwright() as p:
-        browser = p.chromium.launch(executable_path=path, args=["--no-sandbox"])  # root in a container has no sandbox
-        yield browser
-        browser.close()
 
 
 @pytest.fixture(scope="module")

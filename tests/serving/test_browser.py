@@ -1,7 +1,6 @@
 """The page of a server in Debian's chromium, headless: `make test-browser`."""
 
 import json
-import shutil
 from dataclasses import replace
 
 import numpy as np
@@ -16,17 +15,6 @@ playwright = pytest.importorskip("playwright.sync_api")
 pytestmark = pytest.mark.browser
 QUICK = {"encoder": "tiny", "gnn__epochs": 5, "gnn__hidden": 8, "encoder__max_tokens": 16, "train__epochs": 1}
 EVIL = "<img src=x onerror=alert(1)><script>alert(2)</script> \"' river"
-
-
-@pytest.fixture(scope="module")
-def chromium():
-    path = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-    if path is None:
-        pytest.skip("no chromium on this system")
-    with playwright.sync_playwright() as p:
-        browser = p.chromium.launch(executable_path=path, args=["--no-sandbox"])  # root in a container has no sandbox
-        yield browser
-        browser.close()
 
 
 @pytest.fixture(scope="module")
@@ -124,7 +112,9 @@ def test_without_neighbors_and_with_one_taken_away(visit, predictor):
 def test_a_refusal_is_shown(visit, predictor):
     with served(predictor, text=5) as client:
         page = visit(client, fails=["413"])
-        page.evaluate("document.querySelector('textarea').maxLength = 100")
+        page.locator("textarea").evaluate(
+            "box => { box.maxLength = 100; }"
+        )  # waits until the page has asked the server
         page.locator("textarea").fill("longer than five")
         page.get_by_role("button", name="Predict").click()
         playwright.expect(page.locator("#wrong")).to_contain_text("nodes[0].text: at most 5 characters")

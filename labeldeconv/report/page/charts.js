@@ -1,7 +1,7 @@
 "use strict";
 /* The charts, each drawn at the width of its box so that type keeps its size on a phone. */
 const Charts = (() => {
-  const { svg, html, wide, widest, fitted, say, scale, mark, legend, canvas, tell, hush, hover, frame } = Pen;
+  const { svg, wide, widest, fitted, say, scale, mark, legend, canvas, tell, hush, hover, frame } = Pen;
 
   const lines = (box, spec, width, title) => {
     const strong = spec.series.filter((s) => !s.faint), named = [...new Map(strong.map((s) => [s.name, s])).values()];

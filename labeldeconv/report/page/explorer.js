@@ -1,7 +1,6 @@
 "use strict";
 /* The node explorer: search by id or words, filter by who is right, show one node. Texts become text nodes only. */
 const Explorer = (() => {
-  const { html } = Pen;
   const MOST = 60; // hits listed
   const ROLES = { "-1": "no split", 0: "train", 1: "validation", 2: "test" };
 
@@ -24,7 +23,7 @@ const Explorer = (() => {
         filters.push(["All wrong", (n) => n.y !== null && n.r !== 0 && data.entries.every((_, k) => !isRight(n, k))]);
       }
     }
-    filters.forEach(([text], i) => { html("option", "", filter, text).value = i; });
+    filters.forEach(([text], i) => { element("option", "", filter, text).value = i; });
 
     const search = () => {
       const asked = input.value.trim().toLowerCase(), parts = asked.split(/\s+/).filter(Boolean);
@@ -38,12 +37,12 @@ const Explorer = (() => {
       at = -1;
       list.replaceChildren();
       found.slice(0, MOST).forEach((i) => {
-        const item = html("li", "", list);
+        const item = element("li", "", list);
         item.setAttribute("role", "option");
         item.id = `hit-${i}`;
         item.setAttribute("aria-selected", i === current);
-        html("b", "", item, nodes[i].id);
-        html("span", "", item, nodes[i].t.slice(0, 90) || "(no text)");
+        element("b", "", item, nodes[i].id);
+        element("span", "", item, nodes[i].t.slice(0, 90) || "(no text)");
         item.addEventListener("click", () => open(i));
       });
       const all = found.length.toLocaleString("en-US");
@@ -69,53 +68,53 @@ const Explorer = (() => {
     });
 
     const meter = (parent, value, color) => {
-      const box = html("div", "meter", parent);
-      const bar = html("b", `k${color}`, html("i", "", box));
+      const box = element("div", "meter", parent);
+      const bar = element("b", `k${color}`, element("i", "", box));
       bar.style.width = `${value ?? 0}%`;
-      html("span", "", box, value === null ? "–" : String(value));
+      element("span", "", box, value === null ? "–" : String(value));
     };
     const table = (parent, heads) => {
-      const box = html("div", "scroll", parent), made = html("table", "", box), row = html("tr", "", html("thead", "", made));
-      heads.forEach((head) => { html("th", "", row, head).scope = "col"; });
-      return html("tbody", "", made);
+      const box = element("div", "scroll", parent), made = element("table", "", box), row = element("tr", "", element("thead", "", made));
+      heads.forEach((head) => { element("th", "", row, head).scope = "col"; });
+      return element("tbody", "", made);
     };
 
     const bars = (node) => {
       const [classes, values] = node.b;
       if (!classes.length) return;
-      html("h4", "", view, "Labels by hop (%)");
+      element("h4", "", view, "Labels by hop (%)");
       const body = table(view, ["class", ...data.slices]);
       classes.forEach((k, i) => {
-        const row = html("tr", "", body);
-        html("th", "", row, name(k)).scope = "row";
-        values[i].forEach((value, s) => meter(html("td", "metered", row), value, data.slices[s] === "inverse" ? 0 : data.slices[s] === "true" ? 8 : 9));
+        const row = element("tr", "", body);
+        element("th", "", row, name(k)).scope = "row";
+        values[i].forEach((value, s) => meter(element("td", "metered", row), value, data.slices[s] === "inverse" ? 0 : data.slices[s] === "true" ? 8 : 9));
       });
       const told = data.slices.length > 1 ? `K0 holds true labels on train nodes and pseudo labels elsewhere; Ki averages K0 over the nodes i hops away; from ${data.origin}.` : "";
-      if (told) html("p", "note", view, told);
+      if (told) element("p", "note", view, told);
     };
     const predictions = (node) => {
       if (!data.entries.length) return;
       const several = data.entries.some((entry) => entry.seeds > 1);
-      html("h4", "", view, "Predictions");
+      element("h4", "", view, "Predictions");
       const body = table(view, one ? ["method", "predicted", "probability (%)", "", ...(several ? ["seeds right"] : [])] : ["method", "first labels with probability (%)", "true labels found"]);
       data.entries.forEach((entry, k) => {
-        const row = html("tr", "", body), head = html("th", "", row), p = node.p[k];
+        const row = element("tr", "", body), head = element("th", "", row), p = node.p[k];
         head.scope = "row";
-        html("i", `key k${entry.color}`, head);
+        element("i", `key k${entry.color}`, head);
         head.append(entry.name);
         if (one) {
-          html("td", "", row, name(p[0]));
-          meter(html("td", "metered", row), p[1], entry.color);
-          html("td", node.y === null ? "" : p[0] === node.y ? "right" : "wrong", row, node.y === null ? "" : p[0] === node.y ? "right" : "wrong");
-          if (several) html("td", "", row, node.y === null ? "–" : `${p[2]} of ${entry.seeds}`);
+          element("td", "", row, name(p[0]));
+          meter(element("td", "metered", row), p[1], entry.color);
+          element("td", node.y === null ? "" : p[0] === node.y ? "right" : "wrong", row, node.y === null ? "" : p[0] === node.y ? "right" : "wrong");
+          if (several) element("td", "", row, node.y === null ? "–" : `${p[2]} of ${entry.seeds}`);
         } else {
-          const cell = html("td", "", row);
+          const cell = element("td", "", row);
           p.forEach(([label, value], i) => {
             if (i) cell.append(", ");
-            html("span", node.y && node.y.includes(label) ? "right" : "", cell, `${name(label)} ${value}`);
+            element("span", node.y && node.y.includes(label) ? "right" : "", cell, `${name(label)} ${value}`);
           });
           const hits = p.filter(([label]) => node.y && node.y.includes(label)).length;
-          html("td", "", row, node.y === null ? "–" : `${hits} of ${Math.min(node.y.length, p.length)}`);
+          element("td", "", row, node.y === null ? "–" : `${hits} of ${Math.min(node.y.length, p.length)}`);
         }
       });
     };
@@ -123,35 +122,35 @@ const Explorer = (() => {
     const reasons = (node) => {
       if (!node.e) return;
       const [k, logit, baseline, hops, near, [others, rest], ofLabels, [own, how, counted]] = node.e;
-      html("h4", "", view, `What carried ${name(k)}: ${signed(logit - baseline)} over a node of mean features`);
+      element("h4", "", view, `What carried ${name(k)}: ${signed(logit - baseline)} over a node of mean features`);
       const byHop = table(view, ["", ...hops.map((_, i) => `hop ${i}`), ...(ofLabels === null ? [] : ["labels"])]);
-      const line = html("tr", "", byHop);
-      html("th", "", line, "logit").scope = "row";
-      [...hops, ...(ofLabels === null ? [] : [ofLabels])].forEach((value) => html("td", "", line, signed(value)));
+      const line = element("tr", "", byHop);
+      element("th", "", line, "logit").scope = "row";
+      [...hops, ...(ofLabels === null ? [] : [ofLabels])].forEach((value) => element("td", "", line, signed(value)));
       const byNode = table(view, ["node", "hops away", "logit"]);
       [[node.id, 0, own], ...near, ...(others ? [[`${others.toLocaleString("en-US")} others`, "", rest]] : [])].forEach(([id, away, value]) => {
-        const row = html("tr", "", byNode);
-        html("th", "", row, id).scope = "row";
-        html("td", "", row, String(away));
-        html("td", "", row, signed(value));
+        const row = element("tr", "", byNode);
+        element("th", "", row, id).scope = "row";
+        element("td", "", row, String(away));
+        element("td", "", row, signed(value));
       });
-      html("p", "note", view, `${data.entries[data.reference].name}; ${how}; hops are ${counted}.`);
+      element("p", "note", view, `${data.entries[data.reference].name}; ${how}; hops are ${counted}.`);
     };
     const neighbours = (node) => {
       const shown = node.n.length + node.o.length;
-      html("h4", "", view, node.d === 0 ? "No neighbours" : shown < node.d ? `${shown} of ${node.d.toLocaleString("en-US")} neighbours` : node.d === 1 ? "1 neighbour" : `${node.d} neighbours`);
-      const near = html("ul", "near", view);
+      element("h4", "", view, node.d === 0 ? "No neighbours" : shown < node.d ? `${shown} of ${node.d.toLocaleString("en-US")} neighbours` : node.d === 1 ? "1 neighbour" : `${node.d} neighbours`);
+      const near = element("ul", "near", view);
       const line = (parent, id, y, text) => {
-        html("b", "", parent, id);
-        html("em", one && y !== null && y === node.y ? "same" : "", parent, labels(y));
-        html("span", "", parent, text);
+        element("b", "", parent, id);
+        element("em", one && y !== null && y === node.y ? "same" : "", parent, labels(y));
+        element("span", "", parent, text);
       };
       node.n.forEach((i) => {
-        const link = html("a", "", html("li", "", near));
+        const link = element("a", "", element("li", "", near));
         link.href = `#node=${i}`;
         line(link, nodes[i].id, nodes[i].y, nodes[i].t.slice(0, 120));
       });
-      node.o.forEach(([id, y]) => line(html("span", "away", html("li", "", near)), id, y, "not in the page"));
+      node.o.forEach(([id, y]) => line(element("span", "away", element("li", "", near)), id, y, "not in the page"));
     };
 
     const show = (i) => {
@@ -160,13 +159,13 @@ const Explorer = (() => {
       current = i;
       for (const item of list.children) item.setAttribute("aria-selected", item.id === `hit-${i}`);
       view.replaceChildren();
-      html("h3", "", view, node.id);
-      const meta = html("p", "meta", view);
-      html("span", "", meta, labels(node.y));
-      html("span", "", meta, ROLES[node.r]);
-      html("span", "", meta, `degree ${node.d.toLocaleString("en-US")}`);
-      html("p", "words", view, node.t || "(no text)");
-      if (node.cut) html("p", "note", view, `The text goes on: ${node.cut.toLocaleString("en-US")} bytes in all.`);
+      element("h3", "", view, node.id);
+      const meta = element("p", "meta", view);
+      element("span", "", meta, labels(node.y));
+      element("span", "", meta, ROLES[node.r]);
+      element("span", "", meta, `degree ${node.d.toLocaleString("en-US")}`);
+      element("p", "words", view, node.t || "(no text)");
+      if (node.cut) element("p", "note", view, `The text goes on: ${node.cut.toLocaleString("en-US")} bytes in all.`);
       predictions(node);
       reasons(node);
       bars(node);

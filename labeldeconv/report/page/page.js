@@ -19,13 +19,13 @@
     if (kept) kept.remove();
     const rows = Charts.numbers(spec);
     if (!rows.length) return;
-    kept = Pen.html("details", "numbers");
+    kept = element("details", "numbers");
     kept.open = open;
-    Pen.html("summary", "", kept, "Numbers");
-    const table = Pen.html("table", "", Pen.html("div", "scroll", kept));
+    element("summary", "", kept, "Numbers");
+    const table = element("table", "", element("div", "scroll", kept));
     rows.forEach((row, i) => {
-      const line = Pen.html("tr", "", table);
-      row.forEach((text, k) => Pen.html(i && k ? "td" : "th", k ? "n" : "", line, text));
+      const line = element("tr", "", table);
+      row.forEach((text, k) => element(i && k ? "td" : "th", k ? "n" : "", line, text));
     });
     figure.box.append(kept);
   };
@@ -40,7 +40,7 @@
   // Charts of one group follow each other's choice where they offer the same one.
   for (const figure of figures) {
     if (!figure.select) continue;
-    const chosen = Pen.html("span", "chosen", figure.box.querySelector("figcaption"));
+    const chosen = element("span", "chosen", figure.box.querySelector("figcaption"));
     const follow = () => { chosen.textContent = figure.select.selectedOptions[0].textContent; if (figure.width) draw(figure, figure.width); };
     follow();
     figure.select.addEventListener("change", () => {
@@ -94,18 +94,6 @@
       open(panels[to].id, true);
     });
   });
-
-  const button = document.getElementById("theme"), system = matchMedia("(prefers-color-scheme: dark)");
-  const dark = () => (root.dataset.theme ? root.dataset.theme === "dark" : system.matches);
-  const name = () => { button.textContent = dark() ? "Light" : "Dark"; };
-  try { if (localStorage.labeldeconvTheme) root.dataset.theme = localStorage.labeldeconvTheme; } catch { /* no storage: the system decides */ }
-  button.addEventListener("click", () => {
-    root.dataset.theme = dark() ? "light" : "dark";
-    try { localStorage.labeldeconvTheme = root.dataset.theme; } catch { /* the choice lasts as long as the page */ }
-    name();
-  });
-  system.addEventListener("change", name);
-  name();
 
   for (const copy of document.querySelectorAll(".copy")) {
     copy.addEventListener("click", async () => {

@@ -17,13 +17,6 @@ const Pen = (() => {
     if (parent) parent.append(node);
     return node;
   };
-  const html = (name, className, parent, text) => {
-    const node = document.createElement(name);
-    if (className) node.className = className;
-    if (text !== undefined) node.textContent = text;
-    if (parent) parent.append(node);
-    return node;
-  };
   const wide = (text) => {
     pen.font = "12px " + getComputedStyle(document.body).fontFamily;
     return pen.measureText(text).width;
@@ -93,9 +86,9 @@ const Pen = (() => {
       transform: `translate(${x.toFixed(1)} ${y.toFixed(1)}) scale(${size})` }, parent);
 
   const legend = (box, items, lines) => {
-    const list = html("ul", "legend", box);
+    const list = element("ul", "legend", box);
     for (const item of items) {
-      const li = html("li", "", list);
+      const li = element("li", "", list);
       const icon = svg("svg", { viewBox: "-7 -7 14 14", "aria-hidden": "true" }, li);
       if (lines) svg("path", { class: `line k${item.color}`, d: "M-7 0H7" }, icon);
       else if (item.block) svg("rect", { class: `block k${item.color}`, x: -6, y: -6, width: 12, height: 12, rx: 2 }, icon);
@@ -111,11 +104,11 @@ const Pen = (() => {
   const tell = (event, rows) => {
     tip.replaceChildren();
     for (const row of rows) {
-      const p = html("p", "", tip), left = html("span", "", p);
+      const p = element("p", "", tip), left = element("span", "", p);
       if (row.length === 1) { left.textContent = row[0]; continue; }
-      if (row[0] !== null) html("i", `key k${row[0]}`, left);
+      if (row[0] !== null) element("i", `key k${row[0]}`, left);
       left.append(row[1]);
-      html("span", "", p, row[2]);
+      element("span", "", p, row[2]);
     }
     tip.hidden = false;
     const at = tip.getBoundingClientRect();
@@ -158,5 +151,5 @@ const Pen = (() => {
     return { root, x, y, left, top, bottom: height - bottom, right: width - right };
   };
 
-  return { svg, html, wide, widest, fitted, say, scale, mark, legend, canvas, tell, hush, hover, frame };
+  return { svg, wide, widest, fitted, say, scale, mark, legend, canvas, tell, hush, hover, frame };
 })();

@@ -1,13 +1,6 @@
 "use strict";
 /* The server's openapi.json as a page: paths, their bodies and their answers. */
 (async () => {
-  const html = (tag, name, parent, text) => {
-    const node = document.createElement(tag);
-    if (name) node.className = name;
-    if (text !== undefined) node.textContent = text;
-    if (parent) parent.append(node);
-    return node;
-  };
   let held = "";
   try { held = sessionStorage.labeldeconvToken || ""; } catch { /* no storage: no token */ }
   const answer = await fetch("openapi.json", { headers: held ? { Authorization: `Bearer ${held}` } : {} });
@@ -26,14 +19,14 @@
   };
   const fields = (name) => {
     const schema = api.components.schemas[name];
-    html("h4", "", box, name);
-    if (schema.description) html("p", "note", box, schema.description);
-    const table = html("table", "", html("div", "scroll", box)), rows = html("tbody", "", table);
+    element("h4", "", box, name);
+    if (schema.description) element("p", "note", box, schema.description);
+    const table = element("table", "", element("div", "scroll", box)), rows = element("tbody", "", table);
     for (const [field, held] of Object.entries(schema.properties || {})) {
-      const row = html("tr", "", rows);
-      html("th", (schema.required || []).includes(field) ? "best" : "", row, field);
-      html("td", "", row, kind(held));
-      html("td", "", row, held.description || "");
+      const row = element("tr", "", rows);
+      element("th", (schema.required || []).includes(field) ? "best" : "", row, field);
+      element("td", "", row, kind(held));
+      element("td", "", row, held.description || "");
     }
   };
   const seen = new Set();
@@ -48,12 +41,12 @@
   };
   for (const [path, ways] of Object.entries(api.paths)) {
     for (const [method, told] of Object.entries(ways)) {
-      html("h2", "", box, `${method.toUpperCase()} ${path}`);
-      html("p", "note", box, told.description || told.summary);
-      for (const given of told.parameters || []) html("p", "note", box, `${given.name}: ${kind(given.schema)}`);
+      element("h2", "", box, `${method.toUpperCase()} ${path}`);
+      element("p", "note", box, told.description || told.summary);
+      for (const given of told.parameters || []) element("p", "note", box, `${given.name}: ${kind(given.schema)}`);
       const body = told.requestBody && told.requestBody.content["application/json"].schema;
       const examples = body && named(body) && api.components.schemas[named(body)].examples;
-      if (examples) html("pre", "", box, JSON.stringify(examples[0]));
+      if (examples) element("pre", "", box, JSON.stringify(examples[0]));
       follow(body);
       follow((((told.responses["200"] || {}).content || {})["application/json"] || {}).schema);
     }

@@ -1,17 +1,10 @@
 "use strict";
 /* A text and its neighbors to a prediction. All that comes from the server is written through textContent. */
 (() => {
-  const $ = (id) => document.getElementById(id), root = document.documentElement;
+  const $ = (id) => document.getElementById(id);
   const SHOWN = 10, LEFT_OUT = 12; // classes in the table; neighbors that are left out in turn
   let run = null, chosen = [], hits = [], at = -1, asked = 0, waiting = 0;
 
-  const html = (tag, name, parent, text) => {
-    const node = document.createElement(tag);
-    if (name) node.className = name;
-    if (text !== undefined) node.textContent = text;
-    if (parent) parent.append(node);
-    return node;
-  };
   const percent = (p) => `${(100 * p).toFixed(1)}%`;
   const token = () => { try { return sessionStorage.labeldeconvToken || ""; } catch { return $("token").value; } };
 
@@ -31,12 +24,12 @@
     $("asking").hidden = false;
     $("name").textContent = run.data;
     $("meta").replaceChildren();
-    for (const fact of [run.method, run.gnn, `${run.nodes.toLocaleString("en")} nodes`, `${run.class_names.length} classes`]) html("span", "", $("meta"), fact);
+    for (const fact of [run.method, run.gnn, `${run.nodes.toLocaleString("en")} nodes`, `${run.class_names.length} classes`]) element("span", "", $("meta"), fact);
     const fields = $("attributes");
     fields.replaceChildren();
     for (const name of run.columns || [run.features ? `${run.features} numbers, separated by commas` : run.attributes === "sequence" ? "Sequence" : "Text"]) {
-      const label = html("label", "", fields, name);
-      const box = html(run.columns ? "input" : "textarea", "attribute", label);
+      const label = element("label", "", fields, name);
+      const box = element(run.columns ? "input" : "textarea", "attribute", label);
       box.maxLength = run.limits.text;
       box.spellcheck = false;
     }
@@ -69,10 +62,10 @@
   const drawChosen = () => {
     $("chosen").replaceChildren();
     for (const node of chosen) {
-      const item = html("li", "", $("chosen"));
-      html("b", "", item, node.id);
-      html("span", "", item, node.text);
-      const away = html("button", "", item, "×");
+      const item = element("li", "", $("chosen"));
+      element("b", "", item, node.id);
+      element("span", "", item, node.text);
+      const away = element("button", "", item, "×");
       away.type = "button";
       away.setAttribute("aria-label", `Remove ${node.id}`);
       away.addEventListener("click", () => { chosen = chosen.filter((other) => other !== node); drawChosen(); });
@@ -88,10 +81,10 @@
       $("count").textContent = hits.length ? "" : found.complete ? "no node found" : "no node found in the first texts";
       $("hits").replaceChildren();
       hits.forEach((node) => {
-        const item = html("li", "", $("hits"));
+        const item = element("li", "", $("hits"));
         item.setAttribute("role", "option");
-        html("b", "", item, node.id);
-        html("span", "", item, node.text);
+        element("b", "", item, node.id);
+        element("span", "", item, node.text);
         item.addEventListener("click", () => choose(node));
       });
       $("hits").hidden = !hits.length;
@@ -110,70 +103,70 @@
   });
 
   const meter = (cell, value, color) => {
-    const box = html("div", `meter k${color}`, cell), bar = html("progress", "", box);
+    const box = element("div", `meter k${color}`, cell), bar = element("progress", "", box);
     bar.max = 1;
     bar.value = value;
-    html("span", "", box, percent(value));
+    element("span", "", box, percent(value));
   };
   const said = (node) => (Array.isArray(node.prediction) ? node.prediction.join(", ") || "no label" : node.prediction);
 
   const signed = (value) => `${value > 0 ? "+" : ""}${value.toFixed(2)}`;
   const drawHops = (box, why) => {
-    html("h4", "", box, `What each hop adds to “${why.of}”`);
-    const table = html("table", "hops", html("div", "scroll", box)), head = html("tr", "", html("thead", "", table));
-    html("th", "", head, "hop");
-    html("th", "n", head, "logit");
-    const body = html("tbody", "", table), far = why.hops_are === "distances" ? "edges away" : "steps of A-hat";
+    element("h4", "", box, `What each hop adds to “${why.of}”`);
+    const table = element("table", "hops", element("div", "scroll", box)), head = element("tr", "", element("thead", "", table));
+    element("th", "", head, "hop");
+    element("th", "n", head, "logit");
+    const body = element("tbody", "", table), far = why.hops_are === "distances" ? "edges away" : "steps of A-hat";
     why.by_hop.forEach((value, i) => {
-      const row = html("tr", "", body);
-      html("th", "", row, i === 0 ? "0: its own text" : `${i} ${far}`);
-      html("td", "n", row, signed(value));
+      const row = element("tr", "", body);
+      element("th", "", row, i === 0 ? "0: its own text" : `${i} ${far}`);
+      element("td", "n", row, signed(value));
     });
     if (why.of_labels !== null) {
-      const row = html("tr", "", body);
-      html("th", "", row, "known labels around it");
-      html("td", "n", row, signed(why.of_labels));
+      const row = element("tr", "", body);
+      element("th", "", row, "known labels around it");
+      element("td", "n", row, signed(why.of_labels));
     }
-    html("p", "note", box, `${why.how}: from ${signed(why.baseline)} at the mean features of the graph to ${signed(why.logit)}.`);
+    element("p", "note", box, `${why.how}: from ${signed(why.baseline)} at the mean features of the graph to ${signed(why.logit)}.`);
   };
 
   const draw = (linked, alone, without, why) => {
     const box = $("node"), first = linked || alone;
     box.replaceChildren();
-    html("h3", "", box, said(first));
-    const meta = html("p", "meta", box);
-    if (first.probability !== null) html("span", "", meta, percent(first.probability));
-    html("span", "", meta, `by ${first.by}`);
-    html("span", "", meta, linked ? `${chosen.length} neighbor${chosen.length > 1 ? "s" : ""}` : "no neighbors");
-    html("h4", "", box, "Probabilities");
+    element("h3", "", box, said(first));
+    const meta = element("p", "meta", box);
+    if (first.probability !== null) element("span", "", meta, percent(first.probability));
+    element("span", "", meta, `by ${first.by}`);
+    element("span", "", meta, linked ? `${chosen.length} neighbor${chosen.length > 1 ? "s" : ""}` : "no neighbors");
+    element("h4", "", box, "Probabilities");
     const order = first.probabilities.map((p, k) => [p, k]).sort((a, b) => b[0] - a[0]).slice(0, SHOWN).map(([, k]) => k);
     const columns = linked ? [["with neighbors", linked, 0], ["on its own", alone, 3]] : [["on its own", alone, 3]];
-    const table = html("table", "", html("div", "scroll", box)), head = html("tr", "", html("thead", "", table));
-    html("th", "", head, "class");
-    for (const [name, node] of columns) html("th", "", head, `${name} (${node.by})`);
-    const body = html("tbody", "", table);
+    const table = element("table", "", element("div", "scroll", box)), head = element("tr", "", element("thead", "", table));
+    element("th", "", head, "class");
+    for (const [name, node] of columns) element("th", "", head, `${name} (${node.by})`);
+    const body = element("tbody", "", table);
     for (const k of order) {
-      const row = html("tr", "", body);
-      html("th", said(first) === run.class_names[k] ? "best" : "", row, run.class_names[k]);
-      for (const [, node, color] of columns) meter(html("td", "metered", row), node.probabilities[k], color);
+      const row = element("tr", "", body);
+      element("th", said(first) === run.class_names[k] ? "best" : "", row, run.class_names[k]);
+      for (const [, node, color] of columns) meter(element("td", "metered", row), node.probabilities[k], color);
     }
-    if (run.class_names.length > SHOWN) html("p", "note", box, `The ${SHOWN} most probable of ${run.class_names.length} classes.`);
-    if (linked) html("p", "note", box, `Without its neighbors it would be: ${said(alone)}.`);
+    if (run.class_names.length > SHOWN) element("p", "note", box, `The ${SHOWN} most probable of ${run.class_names.length} classes.`);
+    if (linked) element("p", "note", box, `Without its neighbors it would be: ${said(alone)}.`);
     if (why) drawHops(box, why);
     if (!without.length) return;
     const top = order[0];
-    html("h4", "", box, `What each neighbor adds to “${run.class_names[top]}”`);
-    const each = html("table", "", html("div", "scroll", box)), names = html("tr", "", html("thead", "", each));
-    for (const name of ["neighbor", "text"]) html("th", "", names, name);
-    html("th", "n", names, "points");
-    const rows = html("tbody", "", each);
+    element("h4", "", box, `What each neighbor adds to “${run.class_names[top]}”`);
+    const each = element("table", "", element("div", "scroll", box)), names = element("tr", "", element("thead", "", each));
+    for (const name of ["neighbor", "text"]) element("th", "", names, name);
+    element("th", "n", names, "points");
+    const rows = element("tbody", "", each);
     without.forEach((node, i) => {
-      const row = html("tr", "", rows), gained = 100 * (linked.probabilities[top] - node.probabilities[top]);
-      html("th", "", row, chosen[i].id);
-      html("td", "", row, chosen[i].text);
-      html("td", "n", row, `${gained > 0 ? "+" : ""}${gained.toFixed(1)}`);
+      const row = element("tr", "", rows), gained = 100 * (linked.probabilities[top] - node.probabilities[top]);
+      element("th", "", row, chosen[i].id);
+      element("td", "", row, chosen[i].text);
+      element("td", "n", row, `${gained > 0 ? "+" : ""}${gained.toFixed(1)}`);
     });
-    html("p", "note", box, "Each row is a prediction without that neighbor, held against the one with all of them; the rows do not add up to the difference that all neighbors make.");
+    element("p", "note", box, "Each row is a prediction without that neighbor, held against the one with all of them; the rows do not add up to the difference that all neighbors make.");
   };
 
   $("form").addEventListener("submit", async (event) => {
@@ -201,16 +194,5 @@
     start();
   });
 
-  const button = $("theme"), system = matchMedia("(prefers-color-scheme: dark)");
-  const dark = () => (root.dataset.theme ? root.dataset.theme === "dark" : system.matches);
-  const name = () => { button.textContent = dark() ? "Light" : "Dark"; };
-  try { if (localStorage.labeldeconvTheme) root.dataset.theme = localStorage.labeldeconvTheme; } catch { /* no storage: the system decides */ }
-  button.addEventListener("click", () => {
-    root.dataset.theme = dark() ? "light" : "dark";
-    try { localStorage.labeldeconvTheme = root.dataset.theme; } catch { /* the choice lasts as long as the page */ }
-    name();
-  });
-  system.addEventListener("change", name);
-  name();
   start();
 })();
