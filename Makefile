@@ -1,8 +1,9 @@
-# make install | demo | test | fuzz | test-thorough | test-browser | audit | wheel | bench-smoke | bench-memory | lint | types; everything lives in .venv
+# make install | demo | test | docs | fuzz | test-thorough | test-browser | audit | wheel | bench-smoke | bench-memory | lint | types; everything lives in .venv
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+DOCS_STAMP := $(VENV)/.installed-docs
 
 # One torch thread pool of the size of the machine; waiting threads sleep instead of spinning on a shared machine.
 export HF_HUB_OFFLINE := 1
@@ -10,7 +11,7 @@ export OMP_WAIT_POLICY := PASSIVE
 export KMP_BLOCKTIME := 0
 export TOKENIZERS_PARALLELISM := true
 
-.PHONY: bench-smoke install demo test fuzz test-thorough test-browser audit bench-memory wheel lint types unit clean
+.PHONY: bench-smoke install demo test docs docs-version fuzz test-thorough test-browser audit bench-memory wheel lint types unit clean
 
 install: $(STAMP)
 
@@ -57,6 +58,22 @@ test-browser: $(STAMP)
 	  echo "test-browser: skipped, there is no chromium and it cannot be installed here"; \
 	fi
 
+$(DOCS_STAMP): $(STAMP)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[docs]'
+	touch $(DOCS_STAMP)
+
+# The site, in site/: broken links and anchors are errors (not with --quiet, which also quiets --strict). Then its tests.
+docs: $(DOCS_STAMP)
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+	LABELDECONV_SITE=site $(BIN)/python -m pytest -m docs --durations 5
+	@echo "docs: open site/index.html"
+
+# The site of this version beside those of others, as a commit of the local branch gh-pages; publishing is `git push`.
+docs-version: $(DOCS_STAMP)
+	OFFLINE=false NO_MKDOCS_2_WARNING=1 $(BIN)/mike deploy --update-aliases \
+	  "$$($(BIN)/python -c 'import labeldeconv; print(labeldeconv.__version__)')" latest
+	$(BIN)/mike set-default latest
+
 # Hop labels of 5 GiB in 2 GiB, and ogbn-products' shape end to end in 4 GiB: a quarter of an hour, 15 GB of disk.
 bench-memory: $(STAMP)
 	$(BIN)/python -m benchmarks.memory
@@ -76,4 +93,4 @@ bench-smoke: $(STAMP)
 	$(BIN)/python benchmarks/smoke.py
 
 clean:
-	rm -rf $(VENV) runs dist
+	rm -rf $(VENV) runs dist site

@@ -91,7 +91,9 @@ class InverseLabelLoss(nn.Module):
     Args:
         hop_labels: K (n, h, c), as in `InverseLabels`.
         head: features (b, d) to logits (b, c); None where the features are logits already.
-        alpha, task, gamma: as in `InverseLabels`.
+        alpha: as in `InverseLabels`.
+        task: likewise.
+        gamma: likewise.
     """
 
     def __init__(

@@ -82,15 +82,16 @@ class Result:
         gamma: weights of the hops at the end of training; None without inverse labels.
         alpha: share of the inverse labels in the targets; None for methods without them.
         chosen: the method that 'auto' took, None for others; `tried` are its candidates: method, epochs and val.
-        seconds, peak_mib, peak_accelerator_mib: by stage, as they were when the stage was computed; the latter is of
-            tensors on the fullest GPU, None without one.
+        seconds: by stage, as it was when the stage was computed.
+        peak_mib: by stage, likewise.
+        peak_accelerator_mib: by stage, of tensors on the fullest GPU; None without one.
         encoder_nodes: texts that went through the encoder, training epochs included; also by stage.
         reused_nodes_by_stage: nodes whose texts did not, since the same weights had encoded them before.
         step_seconds: where the time of the encoder's training steps went.
         largest_batch: nodes of `encoder.max_tokens` tokens in the largest training step of the encoder that fits the
             device's memory, where `find_batch` asked for it; None elsewhere, and for methods that train no encoder.
-        batch, subgraph: mean |B| and |G(B)| of these steps: nodes of the batch, and all nodes that it touches, halo
-            nodes included; they differ in joint training only.
+        batch: mean |B| of these steps: nodes of the batch.
+        subgraph: mean |G(B)|: all nodes that a batch touches, halo nodes included; another than |B| in joint training.
         race: where gnn.name was 'auto': the GNN chosen, the reason in words, and the candidates with name, score,
             epochs, seeds, seconds and why they were dropped; None where the GNN was named.
         calibration: temperature fitted on the validation nodes, and the expected calibration error before and after it
@@ -202,7 +203,8 @@ def fit(
 
     Args:
         data: an `AttributedGraph`, a folder of tables, a saved graph, or a name such as 'planted'.
-        method: a name of `labeldeconv list`, or a function from `Run` to `Learned`; 'ld' unless set otherwise.
+        method: a name of `labeldeconv list`, or a function from `Run` to `Learned`; 'auto', the default, takes the
+            best on the validation nodes.
         encoder: a name of `labeldeconv list`, a hub id, a folder, a SentenceTransformer, or (model, tokenizer) of
             transformers.
         gnn: a name of `labeldeconv list`, 'package.module:Name', any class or module of PyG with
