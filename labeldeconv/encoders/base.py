@@ -56,7 +56,7 @@ class Encoder(nn.Module, ABC):
 
     @abstractmethod
     def save(self, folder: Path) -> None:
-        """Write weights and tokenizer into a folder, made here if need be, so that the encoder's own library opens them."""
+        """Write weights and tokenizer into a folder, made if need be, as the encoder's own library opens them."""
 
     @abstractmethod
     def restore(self, folder: Path) -> None:
