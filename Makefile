@@ -1,4 +1,4 @@
-# make install | demo | test | docs | fuzz | test-thorough | test-browser | audit | wheel | bench-smoke | bench-memory | lint | types; everything lives in .venv
+# make install | demo | test | docs | fuzz | test-thorough | test-browser | test-spark | audit | wheel | bench-smoke | bench-memory | lint | types; everything lives in .venv
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
@@ -11,7 +11,7 @@ export OMP_WAIT_POLICY := PASSIVE
 export KMP_BLOCKTIME := 0
 export TOKENIZERS_PARALLELISM := true
 
-.PHONY: bench-smoke install demo test docs docs-version fuzz test-thorough test-browser audit bench-memory wheel lint types unit clean
+.PHONY: bench-smoke install demo test docs docs-version fuzz test-thorough test-browser test-spark audit bench-memory wheel lint types unit clean
 
 install: $(STAMP)
 
@@ -73,6 +73,16 @@ docs-version: $(DOCS_STAMP)
 	OFFLINE=false NO_MKDOCS_2_WARNING=1 $(BIN)/mike deploy --update-aliases \
 	  "$$($(BIN)/python -c 'import labeldeconv; print(labeldeconv.__version__)')" latest
 	$(BIN)/mike set-default latest
+
+# Spark in a cluster of two workers on this machine. Java comes from the system, or through apt-get; pyspark through pip.
+test-spark: $(STAMP)
+	@command -v java >/dev/null || ./.ci/java || true
+	@$(BIN)/python -c 'import pyspark' 2>/dev/null || $(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[spark]' || true
+	@if command -v java >/dev/null && $(BIN)/python -c 'import pyspark' 2>/dev/null; then \
+	  $(BIN)/python -m pytest -m spark --durations 5; \
+	else \
+	  echo "test-spark: skipped, there is no Java or no pyspark and they cannot be installed here"; \
+	fi
 
 # Hop labels of 5 GiB in 2 GiB, and ogbn-products' shape end to end in 4 GiB: a quarter of an hour, 15 GB of disk.
 bench-memory: $(STAMP)

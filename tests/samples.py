@@ -5,6 +5,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import duckdb
 import numpy as np
 import pytest
 
@@ -27,6 +28,23 @@ def real_data(name: str) -> Path:
 def random_edges(n: int, e: int, seed: int = 0) -> np.ndarray:
     """(2, e) random edges, duplicates and self-loops included."""
     return np.random.default_rng(seed).integers(0, n, (2, e))
+
+
+def write_parquet(path: Path, **columns: np.ndarray) -> Path:
+    """A Parquet file of columns (n,), or (n, c) as lists."""
+    held, select = dict[str, np.ndarray](), list[str]()
+    for name, values in columns.items():
+        if values.ndim == 2:
+            parts = {f"{name}_{k}": np.ascontiguousarray(part) for k, part in enumerate(values.T)}
+            held |= parts
+            select.append(f"[{', '.join(parts)}] AS {name}")
+        else:
+            held[name] = np.ascontiguousarray(values)
+            select.append(name)
+    with duckdb.connect() as con:
+        con.register("held", held)
+        con.execute(f"COPY (SELECT {', '.join(select)} FROM held) TO '{path}' (FORMAT parquet)")
+    return path
 
 
 def letter_tokens(n: int, folder: Path, distinct: bool = False) -> Tokens:

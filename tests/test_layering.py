@@ -23,7 +23,7 @@ LAYERS = [
     ["methods"],
     ["training"],
     ["data", "encoders", "gnns", "labels"],
-    ["graph", "propagation"],
+    ["graph", "propagation", "lake"],
     ["stages", "settings"],
     ["errors", "progress", "registry", "theme"],
 ]

@@ -18,6 +18,7 @@ from rich.text import Text
 from typer.core import TyperGroup
 
 from labeldeconv.cli.analyze import analyze
+from labeldeconv.cli.at_scale import encode, hops, plan
 from labeldeconv.cli.doctor import doctor
 from labeldeconv.cli.elsewhere import export, push
 from labeldeconv.cli.housekeeping import cache
@@ -372,6 +373,9 @@ def _percents(scored: Any) -> tuple[str, str]:
 
 
 app.command("links")(links)
+app.command("hops")(hops)
+app.command("encode")(encode)
+app.command("plan")(plan)
 app.command("list")(list_names)
 app.command("settings")(list_settings)
 app.command("doctor")(doctor)

@@ -33,7 +33,7 @@ from labeldeconv.stages.keys import digest
 from labeldeconv.training.encoder import LinearHead, PsiHead
 from labeldeconv.training.features import BATCH_NODES, CPU_TOKENS
 from labeldeconv.training.feed import edge_values
-from labeldeconv.training.steps import autocast, encoder_autocast, resolved_precision
+from labeldeconv.training.steps import autocast, encoder_autocast
 
 OPENED = ("config.json", COLUMNS, WEIGHTS)  # files by which an encoder's folder is opened without its name
 ROWS = 1 << 14  # features that go through psi at a time
@@ -44,10 +44,25 @@ class TextFeatures:
 
     def __init__(self, run: RunDirectory, given: Any = None) -> None:
         config = run.config()
-        self.encoder = restored_encoder(run, config, given).eval()
+        self._hold(restored_encoder(run, config, given), config)
+
+    @classmethod
+    def pretrained(cls, config: Config) -> TextFeatures:
+        """The same of the encoder that settings name, as it was before any training."""
+        made = cls.__new__(cls)
+        made._hold(load_encoder(config.encoder), config)
+        return made
+
+    def _hold(self, encoder: Encoder, config: Config) -> None:
+        self.encoder, self.device = encoder.eval(), torch.device("cpu")
         self.max_tokens = config.encoder.max_tokens
-        self.precision = resolved_precision(config.train.precision, torch.device("cpu"))
+        self.precision = config.train.precision
         self._tried = False
+
+    def to(self, device: torch.device) -> TextFeatures:
+        """The same encoder, moved to a device."""
+        self.encoder, self.device = self.encoder.to(device), device
+        return self
 
     def __call__(self, texts: list[str]) -> np.ndarray:
         """Features (m, d) of m texts."""
@@ -67,13 +82,14 @@ class TextFeatures:
             computing = self._computing(tokens)
             for ids in length_batches(lengths, np.arange(len(rows)), BATCH_NODES, CPU_TOKENS):
                 with computing:
-                    out[ids] = self.encoder(*tokens.batch(ids)).float().numpy()
+                    inputs = (part.to(self.device) for part in tokens.batch(ids))
+                    out[ids] = self.encoder(*inputs).float().cpu().numpy()
         return out
 
     def _computing(self, tokens: Tokens) -> Any:
         """The precision, tried once: what cannot compute in bfloat16 does not."""
         if self._tried or not tokens.num_nodes:
-            return autocast(self.precision, torch.device("cpu"))
+            return autocast(self.precision, self.device)
         self._tried = True
         return encoder_autocast(self.encoder, tokens, self.precision, training=False)
 
