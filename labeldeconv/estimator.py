@@ -30,7 +30,7 @@ from labeldeconv.graph.texts import Texts
 from labeldeconv.prediction.explanation import Explanation
 from labeldeconv.prediction.predictor import Predicted, Predictor
 from labeldeconv.prediction.pushed import CARD, PushedRun, TextPredictor
-from labeldeconv.prediction.restored import check_imports, load_weights
+from labeldeconv.prediction.restored import GNNInputs, check_imports, load_weights
 from labeldeconv.propagation.adjacency import Adjacency
 from labeldeconv.runs.directory import RunDirectory
 from labeldeconv.runs.fit import Parts, fit_config, settings_from
@@ -264,8 +264,7 @@ class LabelDeconvolution:
         """Features (n, d) of texts by the run's encoder; kept in the cache as any other features."""
         config = self.run_.config()
         device = torch.device("cpu")
-        named = None if isinstance(self.encoder, str | Path) else self.encoder
-        pretrained = Pretrained(config.encoder, named)
+        pretrained = Pretrained(config.encoder, _object(self.encoder))
         folder = self.run_.encoder
         weights = Weights(pretrained, None if folder is None else _Trained(folder, self.run_))
         with session(self._cache()):
@@ -278,9 +277,8 @@ class LabelDeconvolution:
         config = self.run_.config()
         if self.run_.method == "glem" and config.glem.label_input:
             raise ConfigError("glem: label inputs of another graph are not known; glem.label_input false expected")
-        if config.gnn.inputs == "both" and self.run_.method != "pne":
-            raise ConfigError("gnn.inputs 'both': a run keeps one of the two encoders; another graph needs 'learned'")
-        module = None if isinstance(self.gnn, str | Path) else self.gnn
+        module = _object(self.gnn)
+        x = GNNInputs(self.run_, module, _object(self.encoder))(x, list(graph.texts))
         gnn: GNN = Architecture.of(config.gnn, module).build(x.shape[1], len(self.classes_))
         load_weights(gnn, self.run_.gnn_weights)
         if gnn.label_hops or gnn.reads_labels:
@@ -295,6 +293,11 @@ class LabelDeconvolution:
         with tempfile.TemporaryDirectory(prefix="labeldeconv-") as scratch, torch.inference_mode():
             feed = make_feed(gnn, x, adj, whole, Path(scratch), torch.device("cpu"))
             return feed.predict(gnn.eval(), np.arange(graph.num_nodes)).float().numpy()
+
+
+def _object(given: Any) -> Any:
+    """What was given in place of a name; None where that was a name."""
+    return None if isinstance(given, str | Path) else given
 
 
 class _Trained:

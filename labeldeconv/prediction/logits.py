@@ -180,9 +180,8 @@ class GraphModel:
 
     @cached_property
     def mean(self) -> Tensor:
-        """Mean features (d,) of the old nodes; of a large graph, of `MEAN_NODES` of them, evenly taken."""
-        some = self.features[:: max(1, len(self.features) // MEAN_NODES)]
-        return torch.from_numpy(np.asarray(some).mean(0, dtype=np.float64).astype(np.float32))
+        """Mean inputs (d,) of the old nodes."""
+        return mean_of(self.features)
 
     def attribution(
         self, grown: GrownAdjacency, new_features: np.ndarray, node: int, of: int, known: np.ndarray
@@ -206,3 +205,9 @@ class GraphModel:
         if what not in self._models:
             self._models[what] = StepModel(steps, inputs, self.adj, digest([self.key, what]))
         return self._models[what]
+
+
+def mean_of(features: np.ndarray) -> Tensor:
+    """The mean (d,) of features (n, d); of many nodes, of `MEAN_NODES` of them, evenly taken."""
+    some = features[:: max(1, len(features) // MEAN_NODES)]
+    return torch.from_numpy(np.asarray(some).mean(0, dtype=np.float64).astype(np.float32))

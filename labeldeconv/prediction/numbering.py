@@ -27,9 +27,9 @@ class NewNodes:
 
     Args:
         ids: m ids as text, distinct and not in the graph.
-        texts: m texts, residue sequences or records; None where features are given.
+        texts: m texts, residue sequences or records; None for runs on given features.
         edges: (2, k) node numbers, sources above targets.
-        features: (m, d) in place of texts, for runs on given features.
+        features: (m, d), for runs on given features, or of the texts where they are encoded already.
         edge_values: (k, .) features of the edges, where the GNN reads some.
     """
 

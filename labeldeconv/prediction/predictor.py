@@ -24,7 +24,7 @@ from labeldeconv.errors import ConfigError, DataError
 from labeldeconv.graph.task import Task
 from labeldeconv.prediction.attribution import of_psi
 from labeldeconv.prediction.explanation import Explanation, class_number, in_words
-from labeldeconv.prediction.logits import GraphModel, Mode
+from labeldeconv.prediction.logits import GraphModel, Mode, mean_of
 from labeldeconv.prediction.new_tables import read_new_nodes
 from labeldeconv.prediction.numbering import NewNodes, Numbers, Places, numbered
 from labeldeconv.prediction.restored import (
@@ -129,7 +129,7 @@ class Predictor:
     @cached_property
     def inputs(self) -> GNNInputs:
         """From features to what the GNN reads."""
-        return GNNInputs(self.run, self._gnn)
+        return GNNInputs(self.run, self._gnn, self._encoder)
 
     @cached_property
     def encode(self) -> TextFeatures:
@@ -241,14 +241,14 @@ class Predictor:
 
     def _predict_copies(self, calls: Sequence[NewNodes], mode: Mode, alone: Alone) -> list[Predicted]:
         """Predictions of calls that grow a copy of the graph each; all copies have as many new nodes as the largest."""
-        X = [self.encode(new.texts) if new.texts is not None else np.asarray(new.features) for new in calls]
+        X = [np.asarray(new.features) if new.features is not None else self.encode(new.texts or []) for new in calls]
         m, n = max(len(new) for new in calls), self.run.graph.num_nodes
         edges = np.concatenate([new.edges + k * (n + m) for k, new in enumerate(calls)], axis=1)
         grown = self.model.grow(m, edges, calls[0].edge_values, len(calls))
         real = np.concatenate([np.arange(m) < len(new) for new in calls]) if m else np.empty(0, bool)
         features = np.concatenate(X)
         lone = grown.alone[real] if alone == "psi" and self.psi is not None else np.zeros(len(features), bool)
-        inputs = self.inputs(features)
+        inputs = self.inputs(features, [text for new in calls for text in new.texts or []])
         padded = np.zeros((len(real), inputs.shape[1]), inputs.dtype)
         padded[real] = inputs
         logits = np.empty((len(features), self.task.num_classes), np.float32)
@@ -305,10 +305,10 @@ class Predictor:
         if by == "psi":
             assert self.psi is not None
             own = torch.from_numpy(np.asarray(features[number - n], np.float32))
-            found = of_psi(self.psi[0], own, self.model.mean[:d], number, chosen)
+            found = of_psi(self.psi[0], own, mean_of(self.run.features), number, chosen)
         else:
             grown = self.model.grow(len(new), new.edges, new.edge_values)
-            found = self.model.attribution(grown, self.inputs(features), number, chosen, logits)
+            found = self.model.attribution(grown, self.inputs(features, new.texts), number, chosen, logits)
         name_of = lambda u: graph.node_id(u) if u < n else new.ids[u - n]  # noqa: E731
         return in_words(found, number, chosen, by, graph, name_of, top)
 

@@ -6,6 +6,7 @@ again: a GNN that was an object or a class, and an encoder whose own library can
 
 from __future__ import annotations
 
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +37,7 @@ from labeldeconv.training.feed import edge_values
 from labeldeconv.training.steps import autocast, encoder_autocast
 
 OPENED = ("config.json", COLUMNS, WEIGHTS)  # files by which an encoder's folder is opened without its name
+ALONE = ("pne", "glem", "joint-gas", "joint-sage")  # methods whose GNN may read their features alone in any case
 ROWS = 1 << 14  # features that go through psi at a time
 
 
@@ -47,10 +49,10 @@ class TextFeatures:
         self._hold(restored_encoder(run, config, given), config)
 
     @classmethod
-    def pretrained(cls, config: Config) -> TextFeatures:
-        """The same of the encoder that settings name, as it was before any training."""
+    def pretrained(cls, config: Config, encoder: Encoder | None = None) -> TextFeatures:
+        """The same of the encoder that settings name, or of this one, as it was before any training."""
         made = cls.__new__(cls)
-        made._hold(load_encoder(config.encoder), config)
+        made._hold(encoder or load_encoder(config.encoder), config)
         return made
 
     def _hold(self, encoder: Encoder, config: Config) -> None:
@@ -158,22 +160,44 @@ class GNNInputs:
     """From an encoder's features (m, d) to what the run's GNN reads.
 
     That is the features themselves but for GLEM with `glem.label_input`, whose GNN reads the distribution that the
-    encoder's psi predicts beside them.
+    encoder's psi predicts beside them, and for `gnn.inputs` 'both', where the features of the pre-trained encoder are
+    beside them. A run keeps its own encoder alone: the pre-trained one is opened by its name, or is `encoder`.
     """
 
-    def __init__(self, run: RunDirectory, gnn: Any = None) -> None:
+    def __init__(self, run: RunDirectory, gnn: Any = None, encoder: Any = None) -> None:
         config, graph = run.config(), run.graph
-        if config.gnn.inputs == "both" and run.method != "pne":
+        self.run, self._encoder, self.both = run, encoder, run.gnn_inputs
+        older = self.both is None and (run.result.get("chosen") or run.method) not in ALONE
+        unknown = self.both is not None and (config.encoder.adapt != "none" or run.method == "given")
+        if config.gnn.inputs == "both" and (older or unknown):
             raise ConfigError(
-                f"{run.path}: its GNN reads features of two encoders (gnn.inputs 'both'), of which a run keeps one; "
-                "new nodes need a run with gnn.inputs 'learned'"
+                f"{run.path}: its GNN reads features of two encoders (gnn.inputs 'both'), of which one is not known "
+                "here; new nodes need gnn.inputs 'learned', or a run on texts of this version, not pushed, without "
+                "encoder.adapt"
             )
         self.task, self.temperature = Task.of(graph), config.glem.temperature
         reads = run.method == "glem" and config.glem.label_input and config.setting == "transductive"
         self.psi = restored_psi(run, gnn) if reads and bool((graph.split.roles > 0).any()) else None
 
-    def __call__(self, x: np.ndarray) -> np.ndarray:
-        """(m, d) to (m, d), or to (m, d + c) float16."""
+    @cached_property
+    def pretrained(self) -> TextFeatures:
+        """The encoder before training, which made X_PNE."""
+        config = self.run.config()
+        return TextFeatures.pretrained(config, Pretrained(config.encoder, self._encoder).load())
+
+    @property
+    def old(self) -> np.ndarray:
+        """What the GNN has read of the run's own nodes, (n, d + e) or what is made of (n, d)."""
+        return self(self.run.features) if self.both is None else self.both[0]
+
+    def __call__(self, x: np.ndarray, texts: list[str] | None = None) -> np.ndarray:
+        """(m, d) of m texts to (m, d), or to (m, d + c) or (m, d + e) float16."""
+        if self.both is not None:
+            _, mean, scale = self.both
+            if not len(x):
+                return np.empty((0, len(mean)), np.float16)
+            beside = np.concatenate([x, self.pretrained(texts or [])], axis=1)
+            return ((beside - mean) / scale).astype(np.float16)
         if self.psi is None or not len(x):
             return x if self.psi is None else np.empty((0, x.shape[1] + self.task.num_classes), np.float16)
         predicted = self.task.probabilities(torch.from_numpy(psi_logits_of(self.psi, x)), self.temperature).numpy()
@@ -183,7 +207,7 @@ class GNNInputs:
 def restored_graph_model(run: RunDirectory, inputs: GNNInputs, given: Any = None) -> GraphModel:
     """The GNN of a run on its graph and features; `given` is the class or object that was given in place of a name."""
     config, graph = run.config(), run.graph
-    x = inputs(run.features)
+    x = inputs.old
     gnn: GNN = Architecture.of(config.gnn, given).build(x.shape[1], graph.num_classes)
     load_weights(gnn, run.gnn_weights)
     if gnn.reads_labels:

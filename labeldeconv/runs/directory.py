@@ -38,6 +38,7 @@ from labeldeconv.settings.reading import parse_config
 from labeldeconv.stages.cache import Broken, check_files
 from labeldeconv.stages.files import checksum, files_in, flush, flush_folder, sealed, share, write_json, write_text
 from labeldeconv.stages.locks import Held, locked
+from labeldeconv.training.features import BothFeatures
 
 FORMAT = 2
 RESULT = "result.json"
@@ -45,8 +46,8 @@ COMPARISON = "compare.json"
 LOGS = ("tensorboard", "wandb")  # written while the run goes on; they are in no list of files
 RUN_FILES = {
     RESULT, "config.toml", "features.npy", "logits.npy", "gnn.safetensors", "epochs.jsonl", "encoder", "steps.jsonl",
-    "psi.safetensors", "taught_labels.npy", "pseudo_labels.npy", "hop_labels.npy", "graph", "race.json", "profile.json",
-    "report.html", *LOGS,
+    "psi.safetensors", "taught_labels.npy", "pseudo_labels.npy", "hop_labels.npy", "gnn_inputs", "graph", "race.json",
+    "profile.json", "report.html", *LOGS,
 }  # fmt: skip
 COMPARISON_FILES = {COMPARISON, "table.md", "table.csv", "report.html"}
 
@@ -103,11 +104,13 @@ def write_run(
     config: Config,
     result: Mapping[str, Any],
     encoder: Weights | None = None,
+    both: BothFeatures | None = None,
 ) -> RunDirectory:
     """Write what a method has learned, with graph, resolved settings and result, and swap it in at `out`.
 
     `encoder` made the features of a method that trains none. It is written where no name leads to it: an encoder that
-    was adapted to the graph first, or one that was given as an object.
+    was adapted to the graph first, or one that was given as an object. `both` is what the GNN read, where that is not
+    the features alone.
     """
     check_place(out)
     work = _work(out)
@@ -118,6 +121,9 @@ def write_run(
         write_json(work / "race.json", result["race"])
     for source, name in _files_of(learned):
         share(source, work / name)
+    if both is not None:
+        for name in ("values.npy", "mean.npy", "scale.npy"):
+            share(both.made.path / name, work / "gnn_inputs" / name)
     if learned.encoder is None and encoder is not None:
         _write_encoder(encoder, work / "encoder")
     written = [path for path in files_in(work) if path.relative_to(work).parts[0] not in LOGS]
@@ -360,6 +366,23 @@ class RunDirectory:
     def features(self) -> np.ndarray:
         """X of the method (n, d), memory-mapped."""
         return self._rows_of_nodes("features.npy", None)
+
+    @cached_property
+    def gnn_inputs(self) -> tuple[np.ndarray, np.ndarray, np.ndarray] | None:
+        """What the GNN read where `gnn.inputs` is 'both': X beside X_PNE (n, d + e), standardised by mean and scale.
+
+        None where it read the features alone.
+        """
+        names = [f"gnn_inputs/{name}.npy" for name in ("values", "mean", "scale")]
+        if any(self._path(name) is None for name in names):
+            return None
+        values = self._rows_of_nodes(names[0], None)
+        mean, scale = (np.asarray(open_npy(self.path / name)) for name in names[1:])
+        for name, array in zip(names[1:], (mean, scale), strict=True):
+            if array.shape != values.shape[1:] or array.dtype.kind != "f":
+                wanted = f"floats {values.shape[1:]} expected"
+                raise DataError(f"{self.path / name}: {wanted}, got {array.dtype} {array.shape}")
+        return values, mean, scale
 
     @cached_property
     def logits(self) -> np.ndarray:

@@ -49,7 +49,7 @@ from labeldeconv.stages.memory_limit import limited
 from labeldeconv.stages.stage import Use, session
 from labeldeconv.stages.watch import open_metrics
 from labeldeconv.training.capacity import largest_batch
-from labeldeconv.training.features import Features, given
+from labeldeconv.training.features import BothFeatures, Features, given
 
 OF_FIT = {"method": "auto", "gnn.name": AUTO_GNN}  # where `fit` is told none; settings alone have LD and a GCN
 MOST_BYTES = 48  # of a part of a folder's name; a whole name may have 255, and there are five parts
@@ -472,10 +472,17 @@ def fit_graph(
             if log is not None:
                 log.add({"score/val": result["val"], "score/test": result["test"]}, "score/seed", settings.seed)
         encodes = method.work(run.graph, settings, run.architecture.hops).exports > 0
-        written = write_run(out, learned, graph, run.settings, result, adapted.encoder if encodes else None)
+        both = _both(adapted, learned, account.used)
+        written = write_run(out, learned, graph, run.settings, result, adapted.encoder if encodes else None, both)
         cache.remember(out, [use.artefact.made.key for use in account.used])
         ranks.tell({"run": str(out)})
         return Result.of(written)
+
+
+def _both(run: Run, learned: Learned, used: Sequence[Use]) -> BothFeatures | None:
+    """What the GNN that predicts has read, where that is X_PNE beside X."""
+    tried = (use.artefact for use in used if isinstance(use.artefact, BothFeatures))
+    return next((both for both in tried if run.gnn_key(both) == learned.gnn.made.key), None)
 
 
 def check_split(run: Run, method: Method) -> None:

@@ -140,7 +140,7 @@ class Batcher:
                 X = self.predictor.encode.of_tokens([row for asked in asked_texts for row in asked.tokens or []])
                 ends = np.cumsum([len(asked.new) for asked in asked_texts])[:-1]
                 for asked, part in zip(asked_texts, np.split(X, ends), strict=True):
-                    encoded[id(asked)] = replace(asked.new, texts=None, features=part)
+                    encoded[id(asked)] = replace(asked.new, features=part)
             except Exception:  # one of them is to blame: each goes alone below
                 encoded = {}
         for mode, alone in {(asked.mode, asked.alone): None for asked in batch}:

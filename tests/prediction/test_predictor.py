@@ -42,12 +42,16 @@ def grown_graph(graph):
 
 
 @pytest.mark.parametrize("kind", ["multiclass", "multilabel"])
-@pytest.mark.parametrize("gnn", ["gcn", "gat", "revgat", "sagn", "gamlp", "spegnn", "directed"])
+@pytest.mark.parametrize("gnn", ["gcn", "gat", "revgat", "sagn", "gamlp", "spegnn", "directed", "both"])
 def test_exact_equals_the_whole_graph_encoded_anew(tmp_path, gnn, kind):
     graph = planted(80, kind, seed=0).graph
-    more = {"gnn": "gcn", "gnn__adjacency__undirected": False} if gnn == "directed" else {"gnn": gnn}
-    fit(graph, method="pne", out=tmp_path / "run", **{**QUICK, **more})
-    told = Predictor.load(tmp_path / "run").predict(TEXTS, EDGES, alone="gnn")
+    more = {"directed": {"gnn__adjacency__undirected": False}, "both": {"method": "fne", "gnn__inputs": "both"}}
+    of_gnn = {"gnn": "gcn", **more[gnn]} if gnn in more else {"gnn": gnn}
+    fit(graph, out=tmp_path / "run", **{**QUICK, "method": "pne", **of_gnn})
+    predictor = Predictor.load(tmp_path / "run")
+    told = predictor.predict(TEXTS, EDGES, alone="gnn")
+    encoded = replace(predictor.new_nodes(TEXTS, EDGES), features=told.features)  # as a server has them
+    np.testing.assert_allclose(predictor.predict_nodes(encoded, alone="gnn").logits, told.logits, atol=1e-5)
     model = LabelDeconvolution.load(tmp_path / "run")
     whole = grown_graph(graph)
     np.testing.assert_allclose(told.features, model.transform(whole)[80:], atol=2e-3)

@@ -50,6 +50,8 @@ RUNS = {
         "gnn__self_training__threshold": 0.1,
     },
     "inductive": {"method": "ld", "setting": "inductive"},
+    "both": {"method": "ld", "gnn__inputs": "both"},
+    "both-auto-inductive": {"method": "auto", "gnn__inputs": "both", "setting": "inductive"},
 }
 
 
@@ -143,7 +145,10 @@ def test_an_older_run_without_its_taught_labels_says_so(tmp_path):
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"method": "fne", "gnn__inputs": "both"}, "of which a run keeps one"),
+        (
+            {"method": "fne", "gnn__inputs": "both", "encoder__adapt": "giant", "giant__coarsest": 1},
+            "of which one is not known here",
+        ),
         ({"method": "pne", "gnn": "revgat", "gnn__options": {"label_inputs": True, "heads": 1}}, "label_inputs false"),
     ],
 )
