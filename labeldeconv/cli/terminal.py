@@ -37,7 +37,7 @@ Sets = Annotated[list[str] | None, typer.Option("--set", help="One setting, KEY=
 Encoder = Annotated[str | None, typer.Option(help="An encoder of `labeldeconv list`, a hub id or a folder.")]
 Out = Annotated[Path | None, typer.Option(help="Run directory; default under runs/.")]
 MaxNodes = Annotated[int | None, typer.Option(min=4, help="Take a connected part of at most this many nodes.")]
-LogTo = Annotated[str | None, typer.Option("--log", help="Metrics also go to tensorboard or wandb (extras).")]
+LogTo = Annotated[str | None, typer.Option("--log", help="Metrics also go to tensorboard, wandb or mlflow (extras).")]
 
 
 def _print_version(asked: bool) -> None:

@@ -385,8 +385,8 @@ class Config(Settings):
     """'cpu', 'cuda', ...; 'auto' takes a GPU where there is one."""
     start: str | None = None
     """A run directory whose encoder, and GNN as far as shapes fit, this run starts from (`fit --continue`)."""
-    log: Annotated[Literal["none", "tensorboard", "wandb"], Field(json_schema_extra=UNKEYED)] = "none"
-    """Where metrics go besides the run directory (extras 'tensorboard', 'wandb'). Does not change results."""
+    log: Annotated[Literal["none", "tensorboard", "wandb", "mlflow"], Field(json_schema_extra=UNKEYED)] = "none"
+    """Where metrics go besides the run directory (extras of these names). Does not change results."""
     max_memory: Annotated[str | None, Field(json_schema_extra=UNKEYED)] = None
     """Memory that a run may take, such as '2GiB': stages work in smaller blocks or are refused before they start
     (docs/trust.md); None takes what there is. Does not change results."""

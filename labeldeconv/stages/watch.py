@@ -1,17 +1,21 @@
-"""Metrics to TensorBoard or Weights & Biases while a run goes on: the only file that touches the optional packages.
+"""Metrics to TensorBoard, Weights & Biases or MLflow while a run goes on: the only file that touches these packages.
 
     labeldeconv fit DATA --log tensorboard        # then: tensorboard --logdir runs
 
 Training loops hand every row of steps.jsonl and epochs.jsonl to a `Watch` as they write it. Rows that a resumed stage
 or a stage from the cache already has are handed over first, so that a log is complete whatever was computed when. A log
-belongs to one call of `run`: TensorBoard's folder is made anew, Weights & Biases gets a new run.
+belongs to one call of `run`: TensorBoard's folder is made anew, Weights & Biases gets a new run. MLflow's run is found
+again by its folder and settings, and gets the rows that it does not have.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
+import re
 import shutil
+import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -19,7 +23,7 @@ from typing import Any, Literal, Protocol
 
 from labeldeconv.errors import MissingExtra
 
-LogKind = Literal["none", "tensorboard", "wandb"]
+LogKind = Literal["none", "tensorboard", "wandb", "mlflow"]
 Row = Mapping[str, Any]
 
 
@@ -30,8 +34,8 @@ class Log(Protocol):
         """Numbers by name at one point of an axis."""
         ...
 
-    def close(self) -> None:
-        """Write everything."""
+    def close(self, error: BaseException | None) -> None:
+        """Write everything; `error` is what ended the run, None where it is finished."""
         ...
 
 
@@ -68,14 +72,23 @@ class Watch:
 @contextmanager
 def open_metrics(kind: LogKind, folder: Path, name: str, settings: Mapping[str, Any]) -> Iterator[Log | None]:
     """A log for the run `name` whose directory is `folder`; None for 'none'. Closed on the way out, also by errors."""
-    log: Log | None = None
-    if kind != "none":
-        log = _TensorBoard(folder, settings) if kind == "tensorboard" else _Wandb(folder, name, settings)
+    log = _opened(kind, folder, name, settings)
     try:
         yield log
-    finally:
+    except BaseException as error:
         if log is not None:
-            log.close()
+            log.close(error)
+        raise
+    if log is not None:
+        log.close(None)
+
+
+def _opened(kind: LogKind, folder: Path, name: str, settings: Mapping[str, Any]) -> Log | None:
+    if kind == "tensorboard":
+        return _TensorBoard(folder, settings)
+    if kind == "wandb":
+        return _Wandb(folder, name, settings)
+    return _Mlflow(folder, name, settings) if kind == "mlflow" else None
 
 
 class _TensorBoard:
@@ -95,7 +108,7 @@ class _TensorBoard:
         for name, value in values.items():
             self.writer.add_scalar(name, value, at)
 
-    def close(self) -> None:
+    def close(self, error: BaseException | None) -> None:
         self.writer.close()
 
 
@@ -118,8 +131,87 @@ class _Wandb:
             self.run.define_metric(f"{axis.rpartition('/')[0]}/*", step_metric=axis)
         self.run.log({**values, axis: at})
 
-    def close(self) -> None:
+    def close(self, error: BaseException | None) -> None:
         self.run.finish()
+
+
+class _Mlflow:
+    """A run of the experiment 'labeldeconv'; MLFLOW_TRACKING_URI, MLFLOW_EXPERIMENT_NAME and the like work as always.
+
+    Settings are its parameters, rows its metrics by step. The same folder with the same settings is the same run of
+    MLflow, so that a resumed one goes on: of every metric the steps that are there already are not sent again.
+    """
+
+    most, seconds = 500, 2.0  # metrics that are kept back at most, and for how long: a request for each is slow
+
+    def __init__(self, folder: Path, name: str, settings: Mapping[str, Any]) -> None:
+        try:
+            from mlflow import MlflowClient
+            from mlflow.entities import Metric, Param
+        except ImportError:
+            raise MissingExtra("log 'mlflow'", "mlflow") from None
+        self.metric, self.client = Metric, MlflowClient()
+        place = str(folder.absolute())
+        identity = hashlib.sha256(json.dumps([place, settings], default=str).encode()).hexdigest()[:32]
+        experiment = self._experiment(os.environ.get("MLFLOW_EXPERIMENT_NAME", "labeldeconv"))
+        found = self.client.search_runs([experiment], f"tags.`labeldeconv.run` = '{identity}'", max_results=1)
+        self.id = found[0].info.run_id if found else self._new(experiment, name, identity, settings)
+        self.steps: dict[str, set[int]] = {}  # by metric, those that MLflow has
+        self.resumed, self.held, self.sent = bool(found), list[Any](), time.monotonic()
+        if found:
+            self.client.update_run(self.id, "RUNNING")
+        else:
+            params = [Param(key, str(value)[:6000]) for key, value in _flat(settings)]  # 6,000: MLflow's limit
+            for start in range(0, len(params), 100):  # as many as it takes at a time
+                self.client.log_batch(self.id, params=params[start : start + 100])
+
+    def _experiment(self, name: str) -> str:
+        found = self.client.get_experiment_by_name(name)
+        return self.client.create_experiment(name) if found is None else found.experiment_id
+
+    def _new(self, experiment: str, name: str, identity: str, settings: Mapping[str, Any]) -> str:
+        from labeldeconv import __version__
+
+        told = {"run": identity, "version": __version__, "data": settings.get("data"), "method": settings.get("method")}
+        told["gnn"] = settings.get("gnn", {}).get("name")
+        tags = {f"labeldeconv.{key}": str(value) for key, value in told.items() if value is not None}
+        return str(self.client.create_run(experiment, run_name=name, tags=tags).info.run_id)
+
+    def add(self, values: Mapping[str, float], axis: str, at: int) -> None:
+        now = int(time.time() * 1000)
+        for name, value in values.items():
+            key = re.sub(r"[^\w\-. /:]", "_", name)  # what MLflow takes
+            if at not in self._known(key):
+                self.steps[key].add(at)
+                self.held.append(self.metric(key, value, now, at))
+        if len(self.held) >= self.most or time.monotonic() - self.sent > self.seconds:
+            self._send()
+
+    def _known(self, key: str) -> set[int]:
+        """Steps of a metric that MLflow has, asked for once."""
+        if key not in self.steps:
+            had = self.client.get_metric_history(self.id, key) if self.resumed else []
+            self.steps[key] = {metric.step for metric in had}
+        return self.steps[key]
+
+    def _send(self) -> None:
+        for start in range(0, len(self.held), self.most):
+            self.client.log_batch(self.id, metrics=self.held[start : start + self.most])
+        self.held, self.sent = [], time.monotonic()
+
+    def close(self, error: BaseException | None) -> None:
+        self._send()
+        failed = "KILLED" if isinstance(error, KeyboardInterrupt) else "FAILED"
+        self.client.set_terminated(self.id, "FINISHED" if error is None else failed)
+
+
+def _flat(settings: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Settings by their dotted names."""
+    for name, value in settings.items():
+        if isinstance(value, Mapping):
+            yield from _flat(value, f"{prefix}{name}.")
+        else:
+            yield f"{prefix}{name}", value
 
 
 def _numbers(name: str, value: Any) -> list[tuple[str, float]]:

@@ -1,4 +1,4 @@
-"""Metrics in TensorBoard's event files and in Weights & Biases: live, replayed from the cache, resumed."""
+"""Metrics in TensorBoard's event files, Weights & Biases and MLflow: live, replayed from the cache, resumed."""
 
 import json
 import sys
@@ -22,8 +22,8 @@ class Memory:
     def add(self, values, axis, at):
         self.rows.append((dict(values), axis, at))
 
-    def close(self):
-        self.rows.append("closed")
+    def close(self, error):
+        self.rows.append("closed" if error is None else f"closed by {type(error).__name__}")
 
 
 def lines(path):
@@ -49,7 +49,7 @@ def test_log_is_closed_by_errors(tmp_path, monkeypatch):
     monkeypatch.setattr("labeldeconv.stages.watch._TensorBoard", lambda *_: log)
     with pytest.raises(KeyboardInterrupt), open_metrics("tensorboard", tmp_path, "run", {}):
         raise KeyboardInterrupt
-    assert log.rows == ["closed"]
+    assert log.rows == ["closed by KeyboardInterrupt"]
 
 
 def scalars(folder):
@@ -100,7 +100,10 @@ def test_resumed_run_has_every_row_once(tmp_path, monkeypatch):
     assert len(calls) > 3
 
 
-@pytest.mark.parametrize(("kind", "module"), [("tensorboard", "torch.utils.tensorboard"), ("wandb", "wandb")])
+MODULES = [("tensorboard", "torch.utils.tensorboard"), ("wandb", "wandb"), ("mlflow", "mlflow")]
+
+
+@pytest.mark.parametrize(("kind", "module"), MODULES)
 def test_missing_package_names_the_extra(kind, module, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, module, None)
     with pytest.raises(MissingExtra, match=rf"labeldeconv\[{kind}\]"):
@@ -109,8 +112,8 @@ def test_missing_package_names_the_extra(kind, module, tmp_path, monkeypatch):
 
 
 def test_other_logs_are_refused():
-    with pytest.raises(ConfigError, match="'none', 'tensorboard' or 'wandb'"):
-        load_config(None, {"log": "mlflow"})
+    with pytest.raises(ConfigError, match="'none', 'tensorboard', 'wandb' or 'mlflow'"):
+        load_config(None, {"log": "comet"})
 
 
 def test_wandb_calls(tmp_path, monkeypatch):
@@ -140,3 +143,70 @@ def test_wandb_offline(tmp_path, monkeypatch):
     monkeypatch.setenv("WANDB_SILENT", "true")
     run = fit("planted:60", method="pne", out=tmp_path / "a", log="wandb", **SETTINGS).run
     assert list((run / "wandb").glob("offline-run-*/*.wandb"))
+
+
+@pytest.mark.filterwarnings("ignore")  # of MLflow's own: SQLAlchemy 2.1 tells it of the next version
+class TestMlflow:
+    """In a database of its own, for real. It is made once: that takes MLflow seconds."""
+
+    @pytest.fixture(scope="class")
+    def address(self, tmp_path_factory):
+        pytest.importorskip("mlflow", reason="extra 'mlflow' is not installed")
+        pytest.importorskip("alembic", reason="extra 'mlflow' is not installed")
+        return f"sqlite:///{tmp_path_factory.mktemp('mlflow')}/mlflow.db"
+
+    @pytest.fixture
+    def client(self, address, monkeypatch):
+        from mlflow import MlflowClient
+
+        monkeypatch.setenv("MLFLOW_TRACKING_URI", address)
+        monkeypatch.delenv("MLFLOW_EXPERIMENT_NAME", raising=False)
+        return MlflowClient(tracking_uri=address)
+
+    def test_a_resumed_run_goes_on_in_its_mlflow_run(self, client, tmp_path, monkeypatch):
+        import labeldeconv.training.encoder as loop
+
+        settings = {**SETTINGS, "train__batch_nodes": 8, "train__checkpoint_minutes": 0, "log": "mlflow"}
+        interrupt(monkeypatch, loop, "_step", 5)
+        with pytest.raises(KeyboardInterrupt):
+            fit("planted:60", method="ld", out=tmp_path / "a", **settings)
+        experiment = client.get_experiment_by_name("labeldeconv").experiment_id
+        (killed,) = client.search_runs([experiment])
+        assert killed.info.status == "KILLED"
+        assert killed.info.run_name == "a"
+        run = fit("planted:60", method="ld", out=tmp_path / "a", **settings).run
+        (found,) = client.search_runs([experiment])
+        assert (found.info.run_id, found.info.status) == (killed.info.run_id, "FINISHED")
+
+        def history(key):
+            return [(m.step, m.value) for m in client.get_metric_history(found.info.run_id, key)]
+
+        steps, epochs = lines(run / "steps.jsonl"), lines(run / "epochs.jsonl")
+        assert history("train/loss") == [(row["step"], pytest.approx(row["loss"])) for row in steps]
+        assert history("train/gamma_1") == [(row["step"], pytest.approx(row["gamma"][1])) for row in steps]
+        assert history("gnn/val") == [(row["epoch"], pytest.approx(row["val"])) for row in epochs]
+        result = json.loads((run / "result.json").read_text())
+        assert history("score/test") == [(0, pytest.approx(result["test"]))]
+        params = found.data.params
+        assert (params["train.batch_nodes"], params["gnn.hidden"], params["method"]) == ("8", "8", "ld")
+        tags = found.data.tags
+        assert (tags["labeldeconv.data"], tags["labeldeconv.gnn"]) == ("planted:60", "gcn")
+
+        fit("planted:60", method="ld", out=tmp_path / "a", **settings)  # finished: all from the cache, nothing twice
+        assert len(client.search_runs([experiment])) == 1
+        assert len(history("train/loss")) == len(steps)
+        fit("planted:60", method="ld", out=tmp_path / "a", **{**settings, "gnn__epochs": 5})  # another run
+        assert len(client.search_runs([experiment])) == 2
+
+    def test_an_error_is_told(self, client, tmp_path, monkeypatch):
+        monkeypatch.setenv("MLFLOW_EXPERIMENT_NAME", "mine")
+
+        def failing():
+            with open_metrics("mlflow", tmp_path, "run", {"a": 1}) as log:
+                log.add({"train/loss [x]": 0.5}, "train/step", 1)
+                raise ValueError("out of order")
+
+        with pytest.raises(ValueError, match="out of order"):
+            failing()
+        (found,) = client.search_runs([client.get_experiment_by_name("mine").experiment_id])
+        assert (found.info.status, found.data.metrics) == ("FAILED", {"train/loss _x_": 0.5})
