@@ -121,7 +121,7 @@ def test_every_test_file_mirrors_a_module():
         "test_inductive", "test_stale", "test_every_setting", "test_browser", "test_ogb", "test_published",
         "test_mutants", "test_hostile", "test_pickle", "test_fuzz_data", "test_fuzz_runs", "test_fuzz_settings",
         "test_wheel", "test_trust", "test_numbers", "test_malicious", "test_dockerfile",
-        "test_site", "test_blocks", "test_notebooks", "test_cluster_files",
+        "test_site", "test_blocks", "test_notebooks", "test_cluster_files", "test_regression",
     }  # fmt: skip
     strange = []
     for path in TESTS.rglob("test_*.py"):

@@ -69,8 +69,9 @@ class Dataset:
 
 
 _ORDER = (
-    "planted", "planted-multilabel", "planted-protein", "ogbn-arxiv", "ogbn-products", "ogbn-proteins",
-    "conllu", "debian", "debian-tags", "string", "wordnet", "csv-graph", "neo4j", "graphml", "node-link", "pyg",
+    "planted", "planted-multilabel", "planted-protein", "planted-regression", "ogbn-arxiv", "ogbn-products",
+    "ogbn-proteins", "conllu", "debian", "debian-tags", "string", "wordnet", "csv-graph", "neo4j", "graphml",
+    "node-link", "pyg",
 )  # fmt: skip
 DATASETS: Registry[Dataset] = Registry("data", "labeldeconv.data.sets", first=_ORDER)
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from labeldeconv.errors import ConfigError, DataError
+from labeldeconv.graph.missing import hidden
 from labeldeconv.graph.npy import open_npy
 from labeldeconv.graph.split import ROLES, Split
 from labeldeconv.graph.texts import Texts
@@ -24,7 +25,8 @@ from labeldeconv.stages.keys import array_key, digest, token
 if TYPE_CHECKING:
     from torch_geometric.data import Data
 
-TaskKind = Literal["multiclass", "multilabel"]
+TaskKind = Literal["multiclass", "multilabel", "regression"]
+LABEL_TYPES: dict[TaskKind, Any] = {"multiclass": np.int32, "multilabel": np.int8, "regression": np.float64}
 FORMAT = 1
 FILES = (
     "texts.bin", "text_offsets.npy", "edges.npy", "labels.npy", "split.npy", "features.npy", "edge_features.npy",
@@ -45,9 +47,10 @@ class AttributedGraph:
     Args:
         texts: n texts, residue sequences or records.
         edges: (2, e) source and target node numbers as given (directed; `Adjacency` makes them undirected).
-        labels: multi-class (n,) int32 with -1 for unlabelled, or multi-label (n, c) int8 with -1 for missing.
+        labels: multi-class (n,) int32 with -1 for unlabelled, or multi-label (n, c) int8 with -1 for missing; floats
+            are the c targets of a regression, (n, c) float64 with NaN for missing, or (n,) where c is 1.
         split: train, validation and test nodes.
-        class_names: c names.
+        class_names: c names, of classes or of targets.
         features: optional given features (n, d), the X_OGB of the paper.
         edge_features: optional (e, k).
         ids: the user's node ids, an integer array (n,) or `Texts`; None means 0..n-1.
@@ -78,7 +81,9 @@ class AttributedGraph:
         n = len(self.texts)
         index = np.int32 if n < 2**31 else np.int64
         object.__setattr__(self, "edges", np.ascontiguousarray(self.edges, dtype=index))
-        label_type = np.int32 if self.task == "multiclass" else np.int8
+        if self.task == "regression" and self.labels.ndim == 1:
+            object.__setattr__(self, "labels", self.labels[:, None])
+        label_type = LABEL_TYPES[self.task]
         object.__setattr__(self, "labels", np.ascontiguousarray(self.labels, dtype=label_type))
 
     @property
@@ -98,7 +103,9 @@ class AttributedGraph:
 
     @property
     def task(self) -> TaskKind:
-        """'multiclass' for labels (n,), 'multilabel' for labels (n, c)."""
+        """'multiclass' for whole numbers (n,), 'multilabel' for whole numbers (n, c), 'regression' for floats."""
+        if self.labels.dtype.kind == "f":
+            return "regression"
         return "multiclass" if self.labels.ndim == 1 else "multilabel"
 
     def node_id(self, node: int) -> str:
@@ -140,14 +147,13 @@ class AttributedGraph:
 
     @property
     def train_labels(self) -> np.ndarray:
-        """Labels as `labels`, but of the train nodes only: -1 everywhere else."""
-        return np.where(_rows(self.split.roles == 0, self.labels), self.labels, self.labels.dtype.type(-1))
+        """Labels as `labels`, but of the train nodes only: missing everywhere else."""
+        return hidden(self.labels, self.split.roles == 0)
 
     @property
     def known_labels(self) -> np.ndarray:
-        """Labels of train and validation nodes, -1 everywhere else: all that training and its choices may ever see."""
-        seen = (self.split.roles == 0) | (self.split.roles == 1)
-        return np.where(_rows(seen, self.labels), self.labels, self.labels.dtype.type(-1))
+        """Labels of train and validation nodes, missing elsewhere: all that training and its choices may ever see."""
+        return hidden(self.labels, (self.split.roles == 0) | (self.split.roles == 1))
 
     def training_view(self) -> AttributedGraph:
         """The graph of the train nodes, in ascending order: what the inductive setting trains on.
@@ -270,7 +276,7 @@ class AttributedGraph:
         data = Data(
             x=None if x is None else torch.from_numpy(np.array(x, dtype=np.float32)),
             edge_index=torch.from_numpy(self.edges.astype(np.int64)),
-            y=torch.from_numpy(self.labels.astype(np.int64)),
+            y=torch.from_numpy(self.labels.astype(np.float32 if self.task == "regression" else np.int64)),
             edge_attr=None if self.edge_features is None else torch.from_numpy(np.array(self.edge_features)),
             num_nodes=self.num_nodes,
         )
@@ -288,18 +294,20 @@ class AttributedGraph:
         class_names: Sequence[str] | None = None,
         name: str = "graph",
         seed: int = 0,
+        task: TaskKind | None = None,
     ) -> AttributedGraph:
         """From a PyG `Data` with edge_index and y; texts from the argument or `data.text`.
 
         Masks make the split; without them a seeded stratified one is made. y is (n,) or (n, 1) for multi-class,
-        (n, c) for multi-label, negative or NaN where missing.
+        (n, c) for multi-label, negative or NaN where missing. `task` 'regression' takes the numbers of y as targets,
+        NaN where missing.
         """
         texts = getattr(data, "text", None) if texts is None else texts
         if texts is None:
             raise DataError("from_pyg: no texts; pass texts=[...] or set data.text")
         if data.y is None:
             raise DataError("from_pyg: data.y is missing")
-        y = _whole_labels(np.asarray(data.y))
+        y = _numbers(np.asarray(data.y)) if task == "regression" else _whole_labels(np.asarray(data.y))
         classes = y.shape[1] if y.ndim == 2 else int(y.max(initial=-1)) + 1
         masks = [getattr(data, f"{role}_mask", None) for role in ROLES]
         split = (
@@ -330,11 +338,6 @@ def edges_among(edges: np.ndarray, nodes: np.ndarray, num_nodes: int) -> tuple[n
     return ends[:, inside], inside
 
 
-def _rows(chosen: np.ndarray, labels: np.ndarray) -> np.ndarray:
-    """A choice of nodes (n,) that goes with labels (n,) or (n, c)."""
-    return chosen if labels.ndim == 1 else chosen[:, None]
-
-
 def _whole_labels(y: np.ndarray) -> np.ndarray:
     """y (n,), (n, 1) or (n, c) of PyG as int64, -1 where it is negative or NaN; fractions are refused."""
     y = y.reshape(-1) if y.ndim == 2 and y.shape[1] == 1 else y
@@ -345,8 +348,16 @@ def _whole_labels(y: np.ndarray) -> np.ndarray:
         rows = np.argwhere((y != np.trunc(y)) | np.isinf(y))
         if len(rows):
             first = ", ".join(f"node {row[0]}: {y[tuple(row)]}" for row in rows[:NAMED])
-            raise DataError(f"from_pyg: data.y: whole numbers expected, got {len(rows)} others: {first}")
+            told = f"whole numbers expected, got {len(rows)} others: {first}; task='regression' takes numbers"
+            raise DataError(f"from_pyg: data.y: {told}")
     return y.astype(np.int64)
+
+
+def _numbers(y: np.ndarray) -> np.ndarray:
+    """y (n,) or (n, c) of PyG as the targets (n, c) of a regression, float64 with NaN where missing."""
+    if y.ndim not in (1, 2) or y.dtype.kind not in "fiub":
+        raise DataError(f"from_pyg: data.y: numbers (n,) or (n, c) expected, got {y.dtype} {y.shape}")
+    return y.reshape(len(y), -1).astype(np.float64)
 
 
 def _read_card(path: Path) -> dict[str, Any]:

@@ -1,12 +1,17 @@
 """The scores that predictions can be judged by, each equal to scikit-learn's, with labels that may be missing.
 
-All are means between 0 and 1, and higher is better. A multi-label task has one score per label, of the nodes whose
-label is known; a multi-class task one per class, against all others. Labels and classes for which a score means nothing
-there, such as the ROC-AUC of a label that all nodes have, are left out of the mean.
+Those of classes are means between 0 and 1, and higher is better. A multi-label task has one score per label, of the
+nodes whose label is known; a multi-class task one per class, against all others. Labels and classes for which a score
+means nothing there, such as the ROC-AUC of a label that all nodes have, are left out of the mean.
+
+A regression has one score per target, of the nodes whose number is known, and the mean over the targets. R2 is at most
+1; MAE and RMSE are in the unit of the labels, and lower is better. R2 of a target that is the same on all nodes, or is
+known of fewer than two, means nothing.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 
 import numpy as np
@@ -15,7 +20,8 @@ from labeldeconv.graph.attributed import TaskKind
 from labeldeconv.settings.models import MetricName
 
 ROWS = 1 << 16  # nodes at a time, so that no float64 copy of all logits is made
-OWN: dict[TaskKind, MetricName] = {"multiclass": "accuracy", "multilabel": "roc-auc"}  # where none is set
+# Where none is set:
+OWN: dict[TaskKind, MetricName] = {"multiclass": "accuracy", "multilabel": "roc-auc", "regression": "r2"}
 TITLES: dict[MetricName, str] = {
     "accuracy": "accuracy",
     "macro-f1": "macro-F1",
@@ -23,14 +29,36 @@ TITLES: dict[MetricName, str] = {
     "balanced-accuracy": "balanced accuracy",
     "average-precision": "mean average precision",
     "roc-auc": "mean ROC-AUC",
+    "r2": "R2",
+    "mae": "MAE",
+    "rmse": "RMSE",
 }
-MULTICLASS: tuple[MetricName, ...] = tuple(TITLES)
-MULTILABEL: tuple[MetricName, ...] = ("macro-f1", "micro-f1", "average-precision", "roc-auc")
+METRICS: dict[TaskKind, tuple[MetricName, ...]] = {
+    "multiclass": ("accuracy", "macro-f1", "micro-f1", "balanced-accuracy", "average-precision", "roc-auc"),
+    "multilabel": ("macro-f1", "micro-f1", "average-precision", "roc-auc"),
+    "regression": ("r2", "mae", "rmse"),
+}
+LOWER_IS_BETTER: tuple[MetricName, ...] = ("mae", "rmse")
+NUMBERS = tuple(TITLES[name] for name in METRICS["regression"])  # titles of scores that are no shares
 
 
 def metrics_of(kind: TaskKind) -> tuple[MetricName, ...]:
     """Names of the metrics that a kind of task takes."""
-    return MULTICLASS if kind == "multiclass" else MULTILABEL
+    return METRICS[kind]
+
+
+def score_text(title: str, score: float | None) -> str:
+    """A score as tables show it: shares in percent, R2 with four decimals, errors with four digits; '-' for none."""
+    if score is None or math.isnan(score):
+        return "-"
+    if title not in NUMBERS:
+        return f"{100 * score:.2f}"
+    return f"{score:.4f}" if title == "R2" else f"{score:.4g}"
+
+
+def score_unit(title: str) -> str:
+    """What stands behind the title of a score where `score_text` is shown: ' (%)', or nothing."""
+    return "" if title in NUMBERS else " (%)"
 
 
 def metric_score(name: MetricName, kind: TaskKind, logits: np.ndarray, labels: np.ndarray) -> float:
@@ -99,6 +127,29 @@ def _log_totals(logits: np.ndarray) -> np.ndarray:
         rows = np.sort(logits[lo : lo + ROWS].astype(np.float64), axis=1)
         out[lo : lo + ROWS] = np.log(np.exp(rows - rows[:, -1:]).sum(1))
     return out
+
+
+def regression_score(name: MetricName, predicted: np.ndarray, truth: np.ndarray) -> float:
+    """R2, MAE or RMSE of predictions (m, c) against numbers (m, c), NaN where unknown, in the same unit.
+
+    The mean over targets, as scikit-learn's 'uniform_average'; NaN where no target can be scored.
+    """
+    columns = []
+    for column, values in zip(truth.T, predicted.T, strict=True):
+        known = ~np.isnan(column)
+        y, z = column[known].astype(np.float64), values[known].astype(np.float64)
+        spread = float(((y - y.mean()) ** 2).sum()) if len(y) else 0.0
+        if len(y) and not (name == "r2" and spread == 0.0):
+            columns.append(_regression_error(name, y, z, spread))
+    return float(np.mean(columns)) if columns else float("nan")
+
+
+def _regression_error(name: MetricName, y: np.ndarray, z: np.ndarray, spread: float) -> float:
+    """One target's score of predictions z (k,) against y (k,); `spread` is the squared distance of y from its mean."""
+    if name == "mae":
+        return float(np.abs(y - z).mean())
+    squared = float(((y - z) ** 2).sum())
+    return math.sqrt(squared / len(y)) if name == "rmse" else 1 - squared / spread
 
 
 def roc_auc(scores: np.ndarray, positive: np.ndarray) -> float:

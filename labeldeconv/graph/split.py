@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from labeldeconv.errors import DataError
+from labeldeconv.graph.missing import labelled
 
 ROLES = ("train", "val", "test")
 
@@ -32,12 +33,13 @@ class Split:
     def stratified(cls, labels: np.ndarray, seed: int, fractions: tuple[float, float] = (0.6, 0.2)) -> Split:
         """Seeded split, class by class, of the labelled nodes: train and val `fractions`, the rest is test.
 
-        Multi-label rows (n, c) are stratified by whether the node has any positive. Every class with at least
+        Multi-label rows (n, c) are stratified by whether the node has any positive; those of a regression are not
+        stratified. Every class with at least
         three nodes gets one in each part. scikit-learn's stratified splits are not used, because the splits of earlier
         results must stay the same and because they fail on classes of fewer than two nodes.
         """
         rng = np.random.default_rng(seed)
-        groups = labels if labels.ndim == 1 else np.where((labels < 0).all(1), -1, (labels > 0).any(1).astype(int))
+        groups = _strata(labels)
         roles = np.full(len(groups), -1, dtype=np.int8)
         order = rng.permutation(len(groups))
         order = order[np.argsort(groups[order], kind="stable")]
@@ -70,3 +72,10 @@ class Split:
     def test(self) -> np.ndarray:
         """Test node ids."""
         return self.ids("test")
+
+
+def _strata(labels: np.ndarray) -> np.ndarray:
+    """The group (n,) of every node within which roles are drawn; -1 for a node without a label."""
+    if labels.dtype.kind == "f":
+        return np.where(labelled(labels), 0, -1)
+    return labels if labels.ndim == 1 else np.where((labels < 0).all(1), -1, (labels > 0).any(1).astype(int))

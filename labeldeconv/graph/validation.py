@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 import numpy as np
 
 from labeldeconv.errors import DataError
+from labeldeconv.graph.missing import labelled
 from labeldeconv.graph.split import ROLES, Split
 from labeldeconv.graph.texts import Texts
 
@@ -80,18 +81,24 @@ def check_graph(graph: AttributedGraph, where: str, files: Files | None = None) 
 
 
 def absent_from_train(split: Split, labels: np.ndarray, class_names: Sequence[str]) -> str | None:
-    """Which classes of val or test the train nodes lack, in words; None where there are none, or no train nodes."""
+    """Which classes of val or test the train nodes lack, in words; None where there are none, or no train nodes.
+
+    Of a regression: which targets no train node has.
+    """
     present = [classes_among(labels[split.ids(role)], len(class_names)) for role in ROLES]
     absent = np.flatnonzero((present[1] | present[2]) & ~present[0])
     if not len(absent) or not len(split.train):
         return None
     dots = ", ..." if len(absent) > NAMED else ""
     names = ", ".join(f"'{class_names[k]}'" for k in absent[:NAMED])
-    return f"{len(absent)} classes of val or test are absent from train: {names}{dots}"
+    what = "targets" if labels.dtype.kind == "f" else "classes"
+    return f"{len(absent)} {what} of val or test are absent from train: {names}{dots}"
 
 
 def classes_among(labels: np.ndarray, num_classes: int) -> np.ndarray:
-    """Which classes (c,) occur in labels (m,) or (m, c)."""
+    """Which classes (c,) occur in labels (m,) or (m, c); of a regression, which targets are known of any node."""
+    if labels.dtype.kind == "f":
+        return np.asarray(~np.isnan(labels).all(0))
     if labels.ndim == 2:
         return np.any(labels > 0, axis=0)
     return np.bincount(labels[labels >= 0], minlength=num_classes) > 0
@@ -172,6 +179,8 @@ class _Check:
 
     def labels(self) -> None:
         labels, n, c = self.graph.labels, self.graph.num_nodes, self.graph.num_classes
+        if labels.dtype.kind == "f":
+            return self.targets(labels, n, c)
         if labels.dtype.kind not in ("iu" if labels.ndim == 1 else "iub") and labels.size:
             return self.wrong("labels", f"whole numbers expected, got {_got(labels)}")
         if labels.shape not in ((n,), (n, c)):
@@ -185,6 +194,19 @@ class _Check:
             self.wrong("labels", f"{kind} expected, got {got}: {some_nodes(self.graph, rows)}")
         return None
 
+    def targets(self, labels: np.ndarray, n: int, c: int) -> None:
+        """Numbers (n, c), or (n,) where there is one target: finite, or NaN where missing."""
+        if labels.shape != (n, c) and not (labels.shape == (n,) and c == 1):
+            what = f"numbers ({n}, {c}), a column for each of the {c} names, or whole numbers for classes,"
+            return self.wrong("labels", f"{what} expected, got {_got(labels)}")
+        with np.errstate(over="ignore"):
+            outside = np.isinf(labels.astype(np.float32)).reshape(n, -1).any(1)  # in which they are learned
+        if len(rows := np.flatnonzero(outside)):
+            first = some_nodes(self.graph, rows)
+            what = "finite numbers within float32, or NaN for missing,"
+            self.wrong("labels", f"{what} expected; {len(rows):,} nodes have others: {first}")
+        return None
+
     def roles(self) -> None:
         roles, labels, n = self.graph.split.roles, self.graph.labels, self.graph.num_nodes
         if roles.shape != (n,):
@@ -195,8 +217,8 @@ class _Check:
         if len(strange := np.flatnonzero((roles < -1) | (roles >= len(ROLES)))):
             got = f"{roles[strange[0]]}: {len(strange):,} nodes: {some_nodes(self.graph, strange)}"
             return self.wrong("split", f"{accepted} expected, got {got}")
-        if labels.shape == (n,) and labels.dtype.kind in "iu":
-            unlabelled = np.flatnonzero((roles == 0) & (labels < 0))
+        if (labels.shape == (n,) and labels.dtype.kind in "iu") or (labels.dtype.kind == "f" and len(labels) == n):
+            unlabelled = np.flatnonzero((roles == 0) & ~labelled(labels))
             if len(unlabelled):
                 first = some_nodes(self.graph, unlabelled)
                 self.wrong("split", f"{len(unlabelled)} train nodes have no label: {first}")
@@ -277,7 +299,7 @@ class _Check:
         if not len(train):
             counts = ", ".join(f"{len(graph.split.ids(role)):,} {role}" for role in ROLES)
             return self.wrong("split", f"train nodes (role 0) expected, got none; {counts}")
-        if not (labels[train] >= 0).any():
+        if not labelled(labels[train]).any():
             return self.wrong("labels", f"labels of train nodes expected, but all {len(train):,} have none")
         if graph.task == "multiclass" and graph.num_classes < 2:
             return self.wrong("class_names", f"at least two classes expected, got {graph.num_classes}")

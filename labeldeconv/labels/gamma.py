@@ -30,6 +30,7 @@ from typing import Annotated, Any, Protocol
 import numpy as np
 
 from labeldeconv.graph.attributed import AttributedGraph
+from labeldeconv.graph.missing import hidden
 from labeldeconv.graph.split import Split
 from labeldeconv.graph.task import Task
 from labeldeconv.labels.hops import HopLabels
@@ -94,7 +95,8 @@ def gamma(
 ) -> ChosenGamma:
     """gamma, chosen by a closed form on the validation nodes; `adjacency` is the GNN's."""
     adj = Adjacency.from_edges(graph.edges, graph.num_nodes, adjacency)
-    found = choose_gamma(X.values, K.values, adj, graph.known_labels, graph.split, Task.of(graph), 0, out.path)
+    task = Task.of(graph, train_labels=hidden(graph.known_labels, graph.split.roles == 0))
+    found = choose_gamma(X.values, K.values, adj, graph.known_labels, graph.split, task, 0, out.path)
     tried = [{**asdict(c), "gamma": [round(float(g), 4) for g in c.gamma]} for c in found]
     return ChosenGamma([float(g) for g in found[0].gamma], tried)
 

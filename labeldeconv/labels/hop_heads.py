@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from labeldeconv.errors import ConfigError
+from labeldeconv.graph.missing import labelled
 from labeldeconv.graph.task import Task
 from labeldeconv.labels.inverse import label_rows
 
@@ -25,8 +26,9 @@ class HopHeads(nn.Module):
         hop_labels: K (n, N + 1, c), in memory or memory-mapped, float or uint16 fixed point; K[:, 0] is Y.
         task: says what the loss is.
         backward: the same against the edges of a directed graph; its hop 0, which is Y again, has no head.
-        labels: true labels (n,) or (n, c), -1 where unknown: head 0 learns these alone, and each counts as much more as
-            they are fewer than the nodes, so that all heads weigh the same. None: head 0 learns K_0 on all nodes.
+        labels: true labels (n,) or (n, c), missing where unknown: head 0 learns these alone, and each counts as much
+            more as they are fewer than the nodes, so that all heads weigh the same. None: head 0 learns K_0 on all
+            nodes.
         weights: of the heads (h,), of which the ratios count; None: all equal.
     """
 
@@ -46,7 +48,7 @@ class HopHeads(nn.Module):
         given = shares_of_heads(weights, heads)
         shares = np.ones(heads)  # of the nodes that a head is trained on
         if labels is not None:
-            shares[0] = max(1, int(known(labels).sum())) / len(labels)
+            shares[0] = max(1, int(labelled(labels).sum())) / len(labels)
         self.register_buffer("scale", torch.tensor(given / shares).float(), persistent=False)
 
     def targets(self, ids: np.ndarray) -> Tensor:
@@ -75,8 +77,3 @@ def shares_of_heads(weights: Sequence[float] | None, heads: int) -> np.ndarray:
         told = None if weights is None else list(weights)
         raise ConfigError(f"labels.hop_weights: {heads} weights, not all 0, expected, one per head, got {told}")
     return given / given.sum()
-
-
-def known(labels: np.ndarray) -> np.ndarray:
-    """(n,) bool: nodes with any label that is not -1, of labels (n,) or (n, c)."""
-    return np.asarray((labels.reshape(len(labels), -1) >= 0).any(1))

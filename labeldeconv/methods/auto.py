@@ -7,11 +7,11 @@ costs at most two runs of LD from three epochs on. LD's gamma is chosen before t
 
 from __future__ import annotations
 
-import math
 from dataclasses import replace
 
 from labeldeconv.errors import ConfigError
 from labeldeconv.graph.attributed import AttributedGraph
+from labeldeconv.graph.metrics import score_text
 from labeldeconv.methods.base import Complexity, Learned, Run, Tried, Work, method, method_named
 from labeldeconv.progress import logger
 from labeldeconv.settings.models import Config
@@ -52,13 +52,15 @@ def best_by_validation(run: Run) -> Learned:
     """Features of the method with the best validation score among PNE, FNE, LD with the mix and LD with hop heads."""
     short = run.with_settings({"train.epochs": _few(run.settings)})
     found = [_try(short, name) for name in CANDIDATES]
-    first = max(found, key=_score)
+    first = max(found, key=lambda learned: run.task.rank(learned.gnn.val))
     assert first.method is not None
     if first.method != "pne" and _few(run.settings) < run.settings.train.epochs:
         found.append(_try(run, first.method))
-    best = max(found, key=_score)
+    best = max(found, key=lambda learned: run.task.rank(learned.gnn.val))
     for learned in found:
-        logger.info("auto: %-8s %d epochs  val %.2f%s", *_row(learned), "  <- taken" if learned is best else "")
+        (tried,) = learned.tried
+        val, taken = score_text(run.task.metric, tried.val), "  <- taken" if learned is best else ""
+        logger.info("auto: %-8s %d epochs  val %s%s", tried.method, tried.epochs, val, taken)
     return replace(best, tried=tuple(tried for learned in found for tried in learned.tried))
 
 
@@ -72,13 +74,3 @@ def _try(run: Run, name: str) -> Learned:
     with part_of_run(f"{name} {epochs}" if epochs else name):
         learned = candidate.learn(run)
     return replace(learned, method=name, tried=(Tried(name, epochs, learned.gnn.val),))
-
-
-def _score(learned: Learned) -> float:
-    """Validation score; none at all is the least."""
-    return -math.inf if math.isnan(learned.gnn.val) else learned.gnn.val
-
-
-def _row(learned: Learned) -> tuple[str, int, float]:
-    (tried,) = learned.tried
-    return tried.method, tried.epochs, 100 * tried.val

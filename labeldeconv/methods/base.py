@@ -104,10 +104,10 @@ class Run:
         """Whether evaluation nodes are hidden from training."""
         return self.graph is not self.whole
 
-    @property
+    @cached_property
     def task(self) -> Task:
         """What the labels ask."""
-        return Task.of(self.graph, self.settings.metric)
+        return Task.of(self.graph, self.settings.metric, loss=self.settings.regression_loss)
 
     @cached_property
     def class_weights(self) -> tuple[float, ...] | None:
@@ -119,6 +119,11 @@ class Run:
     def weighted_task(self) -> Task:
         """The task with the class weights in its loss, for encoders that learn true labels."""
         return replace(self.task, weights=self.class_weights)
+
+    @property
+    def label_store(self) -> str:
+        """How hop labels are kept: as set, but numbers that are no shares have no fixed point."""
+        return "float32" if self.task.kind == "regression" else self.settings.labels.store
 
     @property
     def all_labelled(self) -> bool:
@@ -268,6 +273,7 @@ class Run:
             self.device,
             self.settings.metric,
             self.class_weights,
+            self.settings.regression_loss,
         )
 
 

@@ -39,7 +39,7 @@ def algorithm_1(run: Run, alpha: float, X: Features | None = None, name: str = "
     # 3  Pre-processing phase
     # 4  compute K_i = A-hat^i Y, i = 0..N
     N = run.hops if alpha > 0 else 0  # without inverse labels only K_0 = Y is read
-    K = hops.called(f"hops{name}")(Y, graph, labels.adjacency, N, labels.store)
+    K = hops.called(f"hops{name}")(Y, graph, labels.adjacency, N, run.label_store)
 
     # Beyond the paper: gamma chosen on the validation nodes (labels/gamma.py). All of it on K_0 is WO/LD.
     gamma = None
@@ -49,7 +49,7 @@ def algorithm_1(run: Run, alpha: float, X: Features | None = None, name: str = "
         if gamma[0] == 1.0:
             logger.info("gamma: no mix of hop labels is surely better than Y, so alpha is 0")
             alpha, gamma = 0.0, None
-            K = hops.called(f"hops of Y{name}")(Y, graph, labels.adjacency, 0, labels.store)
+            K = hops.called(f"hops of Y{name}")(Y, graph, labels.adjacency, 0, run.label_store)
 
     # 5  Training phase of NEs (optimise beta, theta, gamma); the loop is training/encoder.py
     # 6  for k = 1..K_1:
@@ -80,7 +80,7 @@ def _hop_targets(run: Run, Y: Labels, K: HopLabels, name: str) -> HopTargets:
     labels, backward = run.settings.labels, None
     if not labels.adjacency.undirected:
         N = K.values.shape[1] - 1
-        backward = hops.called(f"hops back{name}")(Y, run.graph, labels.adjacency, N, labels.store, backward=True)
+        backward = hops.called(f"hops back{name}")(Y, run.graph, labels.adjacency, N, run.label_store, backward=True)
     own = run.graph.train_labels if labels.own == "known" else None
     return HopTargets(K, run.task, backward, own, labels.hop_weights)
 

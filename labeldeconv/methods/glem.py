@@ -13,8 +13,9 @@ from typing import Annotated
 import numpy as np
 import torch
 
+from labeldeconv.errors import ConfigError
 from labeldeconv.graph.attributed import AttributedGraph
-from labeldeconv.graph.task import Task
+from labeldeconv.graph.task import task_of_kind
 from labeldeconv.labels.pseudo import HasLogits, Labels, pseudo
 from labeldeconv.labels.targets import SoftTargets
 from labeldeconv.methods.base import Complexity, Learned, Run, Work, method
@@ -55,6 +56,7 @@ def _pretrain_epochs(settings: Config) -> int:
     work=_work,
     epochs=_epochs,
     complexity=Complexity("O(|V|)", "O(|B|)", "Y"),
+    needs=lambda run: _check(run),
     color=4,
 )
 def glem(run: Run) -> Learned:
@@ -75,10 +77,21 @@ def glem(run: Run) -> Learned:
         trained, Y = _e_step(run, teacher, None if config.restart else trained, number)
         learned = _m_step(run, trained, Y, number)
         teacher = learned.gnn
-        if best is None or learned.gnn.val > best.gnn.val:
+        if best is None or run.task.rank(learned.gnn.val) > run.task.rank(best.gnn.val):
             best = learned
     assert best is not None
     return best
+
+
+def _check(run: Run) -> None:
+    """Refuse settings that mean nothing where labels are numbers."""
+    config = run.settings.glem
+    for name, value, meaning in (
+        ("label_smoothing", config.label_smoothing, 0.0),
+        ("confident", config.confident, 1.0),
+    ):
+        if run.task.kind == "regression" and value != meaning:
+            raise ConfigError(f"glem.{name}: the labels are numbers, without classes; {meaning} expected, got {value}")
 
 
 def _e_step(run: Run, teacher: HasLogits, start: TrainedEncoder | None, number: int) -> tuple[TrainedEncoder, Labels]:
@@ -126,7 +139,7 @@ def label_input(
 
     It is predicted for train nodes too: with their true labels among its inputs a GNN would only copy them.
     """
-    x, task = features.values, Task.of(graph)
+    x, task = features.values, task_of_kind(graph.task, graph.num_classes)
     n, d = x.shape
     shape = (n, d + task.num_classes)
     values = map_array(out.path / "values.npy", shape, np.float16)
@@ -142,7 +155,10 @@ def choose(run: Run, Y: Labels, ratio: float) -> np.ndarray:
     split = run.graph.split
     others = np.flatnonzero(split.roles > 0)
     labels = Y.values[others]
-    sure = labels.max(1) if run.task.kind == "multiclass" else np.abs(labels - 0.5).mean(1)
+    if run.task.kind == "regression":
+        sure = np.zeros(len(others))  # a number says nothing of its doubt: all may be chosen (`_check`)
+    else:
+        sure = labels.max(1) if run.task.kind == "multiclass" else np.abs(labels - 0.5).mean(1)
     kept = others[np.argsort(-sure, kind="stable")[: round(run.settings.glem.confident * len(others))]]
     count = min(len(kept), round(ratio * len(split.train)))
     return np.sort(np.random.default_rng(run.settings.seed).choice(kept, count, replace=False))

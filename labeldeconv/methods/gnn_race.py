@@ -26,6 +26,8 @@ import torch
 from labeldeconv.errors import ConfigError
 from labeldeconv.gnns.base import GNN
 from labeldeconv.gnns.workload import SPEED, Size, epoch_work, training_mib
+from labeldeconv.graph.metrics import score_text, score_unit
+from labeldeconv.graph.task import Task
 from labeldeconv.methods.base import Run
 from labeldeconv.progress import logger
 from labeldeconv.stages.memory import MIB, total_memory_mib
@@ -168,7 +170,9 @@ def gnn_race(out: Folder, contestants: list[Contestant], minutes: float, validat
     with session(current_cache()):
         heats = _Heats(contestants, minutes)
         chosen, reason = heats.run() if validated else heats.unjudged()
-    known = sorted(heats.known.values(), key=lambda c: (c.name != chosen, -heats.reached[c.name], -_score(c.score)))
+    known = sorted(
+        heats.known.values(), key=lambda c: (c.name != chosen, -heats.reached[c.name], -heats.task.rank(c.score))
+    )
     seconds = sum(c.seconds for c in known)
     return GnnRace(chosen, reason, [asdict(c) for c in known], seconds, max(heats.peaks, default=None))
 
@@ -177,7 +181,7 @@ class _Heats:
     """A race under way: who is left, what is left of the budget, and what is known of each."""
 
     def __init__(self, contestants: Sequence[Contestant], minutes: float) -> None:
-        self.left = list(contestants)
+        self.left, self.task = list(contestants), contestants[0].run.task
         self.known = {c.name: Entrant(c.name) for c in contestants}
         self.reached = dict.fromkeys(self.known, 0)  # heats
         self.peaks: list[float] = []
@@ -253,7 +257,8 @@ class _Heats:
     def _train(self, c: Contestant, epochs: int, seeds: Sequence[int]) -> None:
         trained = [c.train(epochs, seed) for seed in seeds]
         mine = self.known[c.name]
-        mine.score, mine.epochs, mine.seeds = statistics.fmean(_score(t.val) for t in trained), epochs, len(seeds)
+        mine.epochs, mine.seeds = epochs, len(seeds)
+        mine.score = _mean([t.val for t in trained], self.task)
         new = {t.made.key: t.made.seconds for t in trained if t.made.key not in self.counted}
         self.counted |= set(new)
         mine.seconds = round(mine.seconds + sum(new.values()), 3)
@@ -262,18 +267,18 @@ class _Heats:
 
     def _ranked(self) -> list[Contestant]:
         """Those left, the best first; equal scores keep their order."""
-        return sorted(self.left, key=lambda c: -_score(self.known[c.name].score))
+        return sorted(self.left, key=lambda c: -self.task.rank(self.known[c.name].score))
 
     def _reason(self, first: Contestant, others: Sequence[Contestant]) -> str:
         """The outcome in plain words."""
-        mine, task = self.known[first.name], first.run.task
+        mine, title, unit = self.known[first.name], self.task.metric, score_unit(self.task.metric).strip(" ()")
         raced = sum(bool(reached) for reached in self.reached.values())
-        if mine.score is None:
+        if not mine.epochs:
             return f"{first.name}: the budget allowed no race, so the first of the candidates was taken."
-        told = f"{first.name} has the best {task.metric} on the validation nodes, {100 * mine.score:.2f}%"
+        told = f"{first.name} has the best {title} on the validation nodes, {score_text(title, mine.score)}{unit}"
         if others:
             second = self.known[others[0].name]
-            told += f" against {100 * _score(second.score):.2f}% of {second.name}"
+            told += f" against {score_text(title, second.score)}{unit} of {second.name}"
         told += f", after {mine.epochs} epochs"
         told += f" (means of {mine.seeds} seeds)." if mine.seeds > 1 else " (one seed)."
         more = raced - 1 - len(others)
@@ -292,9 +297,11 @@ def _shortened(c: Contestant, share: int) -> int:
     return max(min(LEAST_EPOCHS, c.epochs), c.epochs // share)
 
 
-def _score(value: float | None) -> float:
-    """A score to compare: none, and one that is not a number, is the worst."""
-    return 0.0 if value is None or math.isnan(value) else value
+def _mean(scores: Sequence[float], task: Task) -> float | None:
+    """The mean of scores; one that is not a number counts as 0, the worst share, and leaves a regression without."""
+    if task.kind == "regression" and any(map(math.isnan, scores)):
+        return None
+    return statistics.fmean(0.0 if math.isnan(score) else score for score in scores)
 
 
 def _minutes(work: float) -> str:

@@ -105,6 +105,7 @@ def _joint(run: Run, kind: Kind) -> Learned:
         edges,
         run.device,
         run.class_weights,
+        settings.regression_loss,
     )
     X = run.features(trained)
     if settings.joint.gnn == "fresh":
@@ -114,7 +115,8 @@ def _joint(run: Run, kind: Kind) -> Learned:
         inside = _training_features(run, trained) if run.inductive else X
         rates, seed = run.training, settings.seed
         arguments = (run.graph, run.architecture, adjacency, settings.joint, rates, seed, edges, run.device)
-        head = joint_head.called("gnn epochs")(kind, trained, inside, *arguments, run.class_weights)
+        losses = run.class_weights, settings.regression_loss
+        head = joint_head.called("gnn epochs")(kind, trained, inside, *arguments, *losses)
     whole, batching = run.whole, settings.gnn.batching
     last = joint_gnn.called("gnn")(
         head,

@@ -114,7 +114,7 @@ def _classes(x: np.ndarray) -> np.ndarray | None:
         part = x[lo:hi]
         top = part.argmax(1)
         highest = np.take_along_axis(part, top[:, None], 1)[:, 0]
-        if not np.isin(highest, (0, one)).all() or (np.count_nonzero(part, axis=1) > 1).any():
+        if not np.isin(highest, (0, one)).all() or (part < 0).any() or (np.count_nonzero(part, axis=1) > 1).any():
             return None
         classes[lo:hi] = np.where(highest == one, top, d)
     return classes

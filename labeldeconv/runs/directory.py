@@ -298,6 +298,8 @@ class RunDirectory:
     def calibration(self) -> dict[str, Any]:
         """The temperature of the predictions and their calibration error; computed where the run is older than both."""
         graph = self.graph
+        if graph.task == "regression":
+            return {"temperature": 1.0}  # numbers have no probabilities
         told = self.result.get("calibration")
         return told or calibration(Task.of(graph), self.logits, np.asarray(graph.labels), graph.split)
 
@@ -347,10 +349,10 @@ class RunDirectory:
         """Whether the graph is there; a run without it was pushed without it (prediction/pushed.py)."""
         return True
 
-    @property
+    @cached_property
     def task(self) -> Task:
         """The task that the labels pose, judged by the run's metric."""
-        return Task.of(self.graph, self.settings.get("metric"))
+        return Task.of(self.graph, self.settings.get("metric"), loss=self.settings.get("regression_loss", "mse"))
 
     @property
     def class_names(self) -> list[str]:
@@ -386,7 +388,7 @@ class RunDirectory:
 
     @cached_property
     def logits(self) -> np.ndarray:
-        """Predictions of the GNN (n, c) before softmax or sigmoid, memory-mapped."""
+        """Predictions of the GNN (n, c) before softmax or sigmoid, memory-mapped; of a regression in standard units."""
         return self._rows_of_nodes("logits.npy", self.graph.num_classes)
 
     @property

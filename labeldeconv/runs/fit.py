@@ -29,7 +29,7 @@ from labeldeconv.errors import ConfigError, LabelDeconvError
 from labeldeconv.gnns.architecture import Architecture
 from labeldeconv.gnns.base import GNN, GNNS
 from labeldeconv.graph.attributed import AttributedGraph
-from labeldeconv.graph.task import Task
+from labeldeconv.graph.task import RegressionTask, Task, class_weights
 from labeldeconv.methods.base import Learned, Method, Run, method_named
 from labeldeconv.methods.giant import predict_neighbourhoods
 from labeldeconv.methods.given import own_features
@@ -95,7 +95,8 @@ class Result:
         race: where gnn.name was 'auto': the GNN chosen, the reason in words, and the candidates with name, score,
             epochs, seeds, seconds and why they were dropped; None where the GNN was named.
         calibration: temperature fitted on the validation nodes, and the expected calibration error before and after it
-            on validation and test nodes; None for runs older than it.
+            on validation and test nodes; None for runs older than it, and where labels are numbers.
+        targets: where labels are numbers: `mean` and `std` (c,) of the train nodes' labels; None for classes.
         cached: stages that this run took from the cache.
         stages: by label, the folder of every stage inside the cache: its name and key.
         warnings: what was said of the data: what is odd about its files, an encoder that does not fit its attributes.
@@ -105,7 +106,8 @@ class Result:
         run: the run directory.
         features: X of the method (n, d), memory-mapped; rows follow the graph's nodes. It stays open, so that it is
             this run's even if the directory is replaced.
-        logits: predictions of the GNN (n, c) before softmax or sigmoid, likewise.
+        logits: predictions of the GNN (n, c) before softmax or sigmoid, likewise; of a regression in standard units,
+            which `values` has in the unit of the labels.
     """
 
     metric: str
@@ -134,6 +136,7 @@ class Result:
     settings: dict[str, Any]
     race: dict[str, Any] | None
     calibration: dict[str, Any] | None
+    targets: dict[str, list[float]] | None
     run: Path
     features: np.ndarray = field(repr=False, compare=False)
     logits: np.ndarray = field(repr=False, compare=False)
@@ -152,10 +155,18 @@ class Result:
             "provenance": {},
             "race": None,
             "calibration": None,
+            "targets": None,
         }  # than the oldest runs of this format
         known = younger | run.result
         held = {f.name: known[f.name] for f in fields(cls) if f.name not in ("run", "features", "logits")}
         return cls(**held, run=run.path, features=run.features, logits=run.logits)
+
+    @property
+    def values(self) -> np.ndarray:
+        """Predicted numbers (n, c) of a regression, in the unit of the labels."""
+        if self.targets is None:
+            raise ConfigError("values: numbers are predicted where labels are numbers; here they are classes")
+        return np.asarray(self.logits, np.float64) * np.array(self.targets["std"]) + np.array(self.targets["mean"])
 
     def write_profile(self) -> dict[str, list[dict[str, Any]]]:
         """Where the time went, by stage and inside the encoder's training steps; also as profile.json of the run."""
@@ -354,7 +365,7 @@ def load_graph(settings: Config, graph: AttributedGraph | None = None) -> Loaded
 def prepare(settings: Config, graph: AttributedGraph, parts: Parts | None = None) -> Run:
     """The frozen run of resolved settings on a graph: names become an encoder, an architecture and a device."""
     parts = parts or Parts()
-    Task.of(graph, settings.metric)  # a metric that the labels do not take is told now
+    _check_task(settings, graph)
     inductive = settings.setting == "inductive"
     if inductive and settings.train.psi_init == "gnn":
         raise ConfigError("setting 'inductive': train.psi_init 'fresh' expected, since there is no first GNN")
@@ -577,6 +588,18 @@ def _adapted(run: Run, method: Method) -> Run:
     return replace(run, encoder=run.encoder.with_trained(predict_neighbourhoods(adapting)))
 
 
+def _check_task(settings: Config, graph: AttributedGraph) -> None:
+    """Tell a metric, a loss or weights that the labels do not take now, not after hours."""
+    Task.of(graph, settings.metric)
+    if graph.task == "regression":
+        class_weights(graph.task, graph.num_classes, graph.train_labels, settings.class_weights)
+    elif settings.regression_loss != "mse":
+        raise ConfigError(
+            f"regression_loss '{settings.regression_loss}': the labels are classes, whose loss is the cross entropy; "
+            "'mse', which is not used then, expected"
+        )
+
+
 def _result(run: Run, learned: Learned, used: Sequence[Use]) -> dict[str, Any]:
     """What result.json says of a run: its scores, here with the test labels for once, and the account of its stages."""
     task, trained = Task.of(run.whole, run.settings.metric), learned.encoder
@@ -612,8 +635,15 @@ def _result(run: Run, learned: Learned, used: Sequence[Use]) -> dict[str, Any]:
         "cached": [label for label, how in made.items() if how.cached],
         "stages": {label: f"{how.stage}/{how.key}" for label, how in made.items()},
         "settings": run.settings.model_dump(),
-        "calibration": calibration(task, learned.gnn.logits, run.whole.labels, run.whole.split),
+        **_probability_or_unit(task, learned, run),
     }
+
+
+def _probability_or_unit(task: Task, learned: Learned, run: Run) -> dict[str, Any]:
+    """The calibration of classes, or of a regression the mean and standard deviation that its outputs are in."""
+    if isinstance(task, RegressionTask):
+        return {"calibration": None, "targets": {"mean": list(task.mean), "std": list(task.std)}}
+    return {"calibration": calibration(task, learned.gnn.logits, run.whole.labels, run.whole.split)}
 
 
 def _device(name: str) -> torch.device:

@@ -22,7 +22,10 @@ Normalization = Annotated[Literal["row", "symmetric"], Field(description="D^-1 A
 AUTO_GNN = "auto"  # the name that lets the validation nodes choose the GNN (methods/gnn_race.py)
 UNKEYED = {"unkeyed": True}  # marks a setting that changes no result and so is in no stage's key
 CheckpointMinutes = Annotated[float, Field(ge=0.0, json_schema_extra=UNKEYED)]
-MetricName = Literal["accuracy", "macro-f1", "micro-f1", "balanced-accuracy", "average-precision", "roc-auc"]
+MetricName = Literal[
+    "accuracy", "macro-f1", "micro-f1", "balanced-accuracy", "average-precision", "roc-auc", "r2", "mae", "rmse"
+]
+RegressionLoss = Literal["mse", "huber"]
 SelfLoops = Annotated[bool, Field(description="Add the node itself to its neighbours.")]
 
 
@@ -376,11 +379,15 @@ class Config(Settings):
     [0.08, 0.02] is the low-label setting of ogbn-products."""
     metric: MetricName | None = None
     """The score on validation nodes by which epochs, methods ('auto') and GNNs ('auto') are chosen, and which result,
-    tables and report name; None: accuracy, and for multi-label tasks roc-auc. Those have no accuracy."""
+    tables and report name; None: accuracy, for multi-label tasks roc-auc (those have no accuracy), and r2 where labels
+    are numbers, which take r2, mae and rmse."""
     class_weights: Literal["none", "balanced"] | Annotated[list[Positive], Field(min_length=1)] = "none"
     """Weights of the classes in the loss of GNNs and of encoders that learn true labels (FNE, GLEM, joint training):
     'balanced' is n / (c n_k) of the n_k train nodes of class k; or c weights, of which the ratios count. Multi-label:
     weights of the positives, 'balanced' is negatives / positives of every label."""
+    regression_loss: RegressionLoss = "mse"
+    """The loss of encoders and GNNs where labels are numbers, standardised by mean and standard deviation of the train
+    nodes: the squared error, or Huber's, which is linear beyond one standard deviation and so minds outliers less."""
     device: str = "auto"
     """'cpu', 'cuda', ...; 'auto' takes a GPU where there is one."""
     start: str | None = None

@@ -2,10 +2,11 @@
 
 A key is the hash of the stage's name and version and of the token of every argument. Artefacts of other stages stand
 for themselves by their own key, and with it by the versions of all stages they came from; arrays and graphs by their
-content; settings by their values. Two annotations narrow an argument:
+content; settings by their values. Three annotations narrow an argument:
 
     graph: Annotated[AttributedGraph, Reads("edges", "num_nodes")]     the stage gets these attributes and no others
     device: Annotated[torch.device, Idle]                              changes where, not what: not in the key
+    loss: Annotated[str, Younger] = "mse"                              in the key only where it is not the default
 
 A field of a dataclass with metadata {"idle": True} is left out too. So a key holds exactly what the stage can read.
 Settings marked UNKEYED in their model change no result and no key.
@@ -37,6 +38,13 @@ class Reads:
 
 class Idle:
     """Annotation of a stage's argument that cannot change the result, such as the device."""
+
+
+class Younger:
+    """Annotation of an argument that a stage got later than others: at its default it is not in the key.
+
+    So what was computed before there was such an argument is still found.
+    """
 
 
 class Reading:

@@ -39,7 +39,7 @@ from labeldeconv.errors import LabelDeconvError, StorageError, plainly
 from labeldeconv.progress import logger
 from labeldeconv.stages import ranks
 from labeldeconv.stages.cache import Broken, Cache, Manifest, check_files, read_manifest
-from labeldeconv.stages.keys import Idle, Reading, Reads, digest, token
+from labeldeconv.stages.keys import Idle, Reading, Reads, Younger, digest, token
 from labeldeconv.stages.memory import peak_accelerator_mib, peak_memory_mib, reset_peak_memory
 from labeldeconv.stages.watch import Log, Watch
 
@@ -293,8 +293,14 @@ class Stage(Generic[P, A]):
         return out
 
     def _tokens(self, given: Mapping[str, Any]) -> dict[str, Any]:
-        idle = {name for name in given if any(mark is Idle for mark in self._marks(name))}
-        return {name: token(value) for name, value in given.items() if name not in idle}
+        return {name: token(value) for name, value in given.items() if not self._unkeyed(name, value)}
+
+    def _unkeyed(self, name: str, value: Any) -> bool:
+        """Whether an argument is not in the key: an idle one, or a younger one that has its default."""
+        marks = self._marks(name)
+        if any(mark is Younger for mark in marks) and value == self._signature.parameters[name].default:
+            return True
+        return any(mark is Idle for mark in marks)
 
     def _key(self, given: Mapping[str, Any]) -> str:
         return digest({"stage": self.name, "version": self.version, "arguments": self._tokens(given)})

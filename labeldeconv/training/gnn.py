@@ -29,9 +29,9 @@ from labeldeconv.labels.pseudo import Labels
 from labeldeconv.progress import bar, logger
 from labeldeconv.propagation.adjacency import Adjacency
 from labeldeconv.propagation.outofcore import block_bytes
-from labeldeconv.settings.models import GNNConfig, MetricName
+from labeldeconv.settings.models import GNNConfig, MetricName, RegressionLoss
 from labeldeconv.stages.files import write_array, write_text
-from labeldeconv.stages.keys import Idle, Reads
+from labeldeconv.stages.keys import Idle, Reads, Younger
 from labeldeconv.stages.memory import MIB
 from labeldeconv.stages.memory_limit import check_room
 from labeldeconv.stages.stage import Artefact, Folder, stage
@@ -50,7 +50,7 @@ READS = (  # of the settings; name, layers, hidden, dropout and options are the 
     "consistency", "checkpoint_minutes", "adjacency", "loss", "choose", "label_reuse",
 )  # fmt: skip
 LOG = "epochs.jsonl"  # one line per evaluation: epoch, loss, val, and stage where there are several
-WEIGHT_DECAY = 5e-4  # of multi-class GNNs, unless set
+WEIGHT_DECAY = 5e-4  # of all but multi-label GNNs, unless set
 OPTIMIZERS = {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW, "rmsprop": torch.optim.RMSprop}
 
 
@@ -108,6 +108,7 @@ def gnn(
     device: Annotated[torch.device, Idle] = torch.device("cpu"),
     metric: MetricName | None = None,
     weights: tuple[float, ...] | None = None,
+    loss: Annotated[RegressionLoss, Younger] = "mse",
 ) -> TrainedGNN:
     """A GNN trained on fixed features (n, d).
 
@@ -118,9 +119,10 @@ def gnn(
         start: an encoder phase whose psi the GNN begins as, or a GNN of which it takes all weights that fit.
         metric: the score that chooses the epoch; None: the task's own.
         weights: of the classes (c,) in the loss; None: all equal.
+        loss: of a regression.
     """
     x = features.values
-    task = Task.of(graph, metric, weights)
+    task = Task.of(graph, metric, weights, loss)
     torch.manual_seed(seed)
     model = architecture.build(x.shape[1], graph.num_classes).to(device)
     bias = output_start(task, graph.train_labels, settings.output_bias)
@@ -319,7 +321,8 @@ class _Training:
     def evaluate(self, number: int, epoch: int, loss: float) -> float:
         """Score on the validation nodes; keeps the best weights of the stage and of all stages."""
         score, val_loss = self._validate()
-        mark = [score, -val_loss] if self.config.choose == "score" else [-val_loss, score]  # the second where equal
+        rank = self.task.rank(score)
+        mark = [rank, -val_loss] if self.config.choose == "score" else [-val_loss, rank]  # the second where equal
         if self.state["stage_best"] is None or mark > self.state["stage_best"]:
             self.state |= {"stage_best": mark, "stage_epoch": epoch}
         if self.state["best"] is None or mark > self.state["best"]:
@@ -377,7 +380,8 @@ class _Training:
         score = self.task.score(logits, labels)
         targets = torch.from_numpy(self.task.targets(labels))
         loss = node_losses(self.task, torch.from_numpy(logits), targets, self.config.loss).nanmean()
-        return (-math.inf if math.isnan(score) else score), float(loss)
+        worst = -math.inf if self.task.higher_is_better else math.inf
+        return (worst if math.isnan(score) else score), float(loss)
 
     def _predict(self, nodes: np.ndarray) -> np.ndarray:
         """Logits (m, c) of `nodes` (m,), all finite; a GNN that reads labels is shown all of the train nodes."""
@@ -444,7 +448,7 @@ def _set_rate(optimizer: torch.optim.Optimizer, config: GNNConfig, epoch: int) -
 
 
 def _weight_decay(config: GNNConfig, task: Task) -> float:
-    default = WEIGHT_DECAY if task.kind == "multiclass" else 0.0
+    default = 0.0 if task.kind == "multilabel" else WEIGHT_DECAY
     return default if config.weight_decay is None else config.weight_decay
 
 

@@ -31,12 +31,13 @@ from labeldeconv.errors import ConfigError
 from labeldeconv.gnns.architecture import Architecture
 from labeldeconv.gnns.base import GNN, Step
 from labeldeconv.graph.attributed import AttributedGraph
+from labeldeconv.graph.missing import hidden
 from labeldeconv.graph.task import Task
 from labeldeconv.progress import bar
 from labeldeconv.propagation.adjacency import Adjacency
 from labeldeconv.propagation.sampling import partition, sample_blocks, sample_rows
-from labeldeconv.settings.models import GNNAdjacencyConfig, JointConfig, MetricName, TrainConfig
-from labeldeconv.stages.keys import Idle, Reads
+from labeldeconv.settings.models import GNNAdjacencyConfig, JointConfig, MetricName, RegressionLoss, TrainConfig
+from labeldeconv.stages.keys import Idle, Reads, Younger
 from labeldeconv.stages.stage import Artefact, Folder, stage
 from labeldeconv.training import layerwise
 from labeldeconv.training.checkpoint import Checkpoint
@@ -81,6 +82,7 @@ def joint(
     edges: Annotated[AttributedGraph | None, Reads("edge_features")] = None,
     device: Annotated[torch.device, Idle] = torch.device("cpu"),
     weights: tuple[float, ...] | None = None,
+    loss: Annotated[RegressionLoss, Younger] = "mse",
 ) -> TrainedEncoder:
     """Encoder and GNN trained together on true labels; the GNN's weights are the head.
 
@@ -89,6 +91,7 @@ def joint(
         bias: where outputs of a multi-label GNN start (c,).
         edges: the graph again, where the GNN reads edge features.
         weights: of the classes (c,) in the loss; None: all equal.
+        loss: of a regression.
     """
     torch.manual_seed(seed)
     loaded = encoder.load()
@@ -100,7 +103,7 @@ def joint(
     adj = weighted_adjacency(graph.edges, graph.num_nodes, adjacency, edges, gnn.edge_dim)
     start = None if features is None else features.values
     sampler = make_sampler(kind, adj, graph.split.train, sampling, start)
-    task = Task.of(graph, weights=weights)
+    task = Task.of(graph, weights=weights, loss=loss)
     with used_vocabulary(loaded, tokens):
         run = train_joint(model, sampler, tokens, graph.train_labels, task, sampling, rates, sampling.epochs, seed, out)
     loaded.save(out.path / "encoder")
@@ -158,6 +161,7 @@ def joint_head(
     edges: Annotated[AttributedGraph | None, Reads("edge_features")] = None,
     device: Annotated[torch.device, Idle] = torch.device("cpu"),
     weights: tuple[float, ...] | None = None,
+    loss: Annotated[RegressionLoss, Younger] = "mse",
 ) -> TrainedHead:
     """Further epochs of the jointly trained GNN alone, on the same samples of the features that its encoder gives."""
     torch.manual_seed(seed)
@@ -167,7 +171,7 @@ def joint_head(
     model = JointModel(None, gnn, x).to(device)
     adj = weighted_adjacency(graph.edges, graph.num_nodes, adjacency, edges, gnn.edge_dim)
     sampler = make_sampler(kind, adj, graph.split.train, sampling, x)
-    task, epochs = Task.of(graph, weights=weights), sampling.gnn_epochs
+    task, epochs = Task.of(graph, weights=weights, loss=loss), sampling.gnn_epochs
     run = train_joint(model, sampler, None, graph.train_labels, task, sampling, rates, epochs, seed, out)
     save_file(gnn.state_dict(), out.path / "head.safetensors")
     return TrainedHead(out.path / "head.safetensors", out.path / LOG, run.seconds)
@@ -205,7 +209,9 @@ def joint_gnn(
     weights, log = out.path / "gnn.safetensors", out.path / "epochs.jsonl"
     save_file(gnn.state_dict(), weights)
     log.write_text("")
-    val = Task.of(graph, metric).score(logits[graph.split.val], graph.known_labels[graph.split.val])
+    train_labels = hidden(graph.known_labels, graph.split.roles == 0)
+    task, nodes = Task.of(graph, metric, train_labels=train_labels), graph.split.val
+    val = task.score(logits[nodes], graph.known_labels[nodes])
     return TrainedGNN(logits, weights, log, val, 0, 0, time.perf_counter() - start)
 
 

@@ -10,7 +10,8 @@ from labeldeconv.data.opening import open_data
 from labeldeconv.data.sets.planted import PlantedSource
 from labeldeconv.errors import ConfigError, DataError
 
-NAMES = ["planted", "planted-multilabel", "planted-protein", "ogbn-arxiv", "ogbn-products", "ogbn-proteins"]
+PLANTED = ["planted", "planted-multilabel", "planted-protein", "planted-regression"]
+NAMES = [*PLANTED, "ogbn-arxiv", "ogbn-products", "ogbn-proteins"]
 NAMES += ["conllu", "debian", "debian-tags", "string", "wordnet", "csv-graph", "neo4j", "graphml", "node-link", "pyg"]
 MINE = """
 from dataclasses import dataclass

@@ -43,7 +43,9 @@ def test_stages_are_kept_where_the_session_says(tmp_path):
     assert not (tmp_path / "cache").exists()
 
 
-@pytest.mark.parametrize("name", ["planted:60", "planted-multilabel:60", "planted-protein:60", "planted:60#40"])
+@pytest.mark.parametrize(
+    "name", ["planted:60", "planted-multilabel:60", "planted-protein:60", "planted-regression:60", "planted:60#40"]
+)
 def test_keys_are_those_of_the_arrays(name):
     graph = open_data(name).graph
     assert set(graph._keys) == set(PARTS)

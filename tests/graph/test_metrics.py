@@ -7,11 +7,22 @@ from sklearn.metrics import (
     average_precision_score,
     balanced_accuracy_score,
     f1_score,
+    mean_absolute_error,
+    r2_score,
     roc_auc_score,
+    root_mean_squared_error,
 )
 
 from labeldeconv.graph import metrics
-from labeldeconv.graph.metrics import average_precision, metric_score, metrics_of, roc_auc
+from labeldeconv.graph.metrics import (
+    average_precision,
+    metric_score,
+    metrics_of,
+    regression_score,
+    roc_auc,
+    score_text,
+    score_unit,
+)
 
 C = 4
 
@@ -123,3 +134,33 @@ def test_roc_auc_equals_scikit_learn(ties):
 def test_average_precision_by_hand():
     """Thresholds 3, 2 (two nodes), 1: precision 1, 2/3, 2/4, of which recall gains 1/2, 1/2, 0."""
     assert average_precision(np.array([3.0, 2, 2, 1]), np.array([True, True, False, False])) == pytest.approx(5 / 6)
+
+
+REGRESSION = {"r2": r2_score, "mae": mean_absolute_error, "rmse": root_mean_squared_error}
+
+
+@pytest.mark.parametrize("name", metrics_of("regression"))
+def test_scores_of_numbers_are_those_of_scikit_learn(name):
+    rng = np.random.default_rng(0)
+    truth = rng.normal(50, 20, (90, 3))
+    predicted = truth + rng.normal(1, 15, (90, 3))
+    of = REGRESSION[name]
+    assert regression_score(name, predicted, truth) == pytest.approx(of(truth, predicted), rel=1e-12)
+    truth[rng.random(truth.shape) < 0.3] = np.nan  # each target by the nodes whose number is known
+    columns = [(y[~np.isnan(y)], z[~np.isnan(y)]) for y, z in zip(truth.T, predicted.T, strict=True)]
+    assert regression_score(name, predicted, truth) == pytest.approx(np.mean([of(*column) for column in columns]))
+
+
+def test_targets_that_cannot_be_scored_are_left_out():
+    truth, predicted = np.array([[1.0, 4.0], [2.0, 4.0], [4.0, np.nan]]), np.array([[1.0, 5.0], [2.0, 5.0], [3.0, 0.0]])
+    assert regression_score("r2", predicted, truth) == pytest.approx(r2_score(truth[:, 0], predicted[:, 0]))
+    assert regression_score("mae", predicted, truth) == pytest.approx((1 / 3 + 1) / 2)
+    assert np.isnan(regression_score("r2", predicted[:, 1:], truth[:, 1:]))
+    assert np.isnan(regression_score("mae", predicted[:0], truth[:0]))
+
+
+def test_shares_are_shown_in_percent_and_numbers_as_they_are():
+    shown = [score_text("accuracy", 0.12345), score_text("R2", -0.12345), score_text("MAE", 1234.5678)]
+    assert shown == ["12.35", "-0.1235", "1235"]
+    assert [score_text("R2", None), score_text("accuracy", float("nan"))] == ["-", "-"]
+    assert [score_unit("accuracy"), score_unit("MAE")] == [" (%)", ""]

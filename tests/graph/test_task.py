@@ -4,7 +4,7 @@ import torch
 import torch.nn.functional as F
 
 from labeldeconv.errors import ConfigError
-from labeldeconv.graph.task import Task, class_weights
+from labeldeconv.graph.task import RegressionTask, Task, class_weights, task_of_kind
 
 
 def test_targets_mark_missing_as_nan():
@@ -105,3 +105,70 @@ def test_class_weights():
     assert class_weights("multilabel", 3, many, [1.0, 2.0, 3.0]) == (1.0, 2.0, 3.0)
     with pytest.raises(ConfigError, match="class_weights: 3 weights expected, one per class, got 2"):
         class_weights("multiclass", 3, np.array([0, 1]), [1.0, 2.0])
+
+
+TRAIN = np.array([[1.0, 10.0], [3.0, np.nan], [np.nan, np.nan], [5.0, 30.0]])
+
+
+def test_numbers_are_targets_in_standard_units_of_the_train_nodes():
+    task = RegressionTask.on(TRAIN, None, "mse")
+    assert (task.mean, task.std) == ((3.0, 20.0), (pytest.approx((8 / 3) ** 0.5), 10.0))
+    targets = task.targets(np.array([[3.0, 0.0], [np.nan, 20.0]]))
+    np.testing.assert_allclose(targets, [[0, -2], [np.nan, 0]])
+    assert targets.dtype == np.float32
+    np.testing.assert_allclose(task.values(task.targets(TRAIN)), TRAIN, rtol=1e-6)
+    np.testing.assert_allclose(task.score(task.targets(TRAIN), TRAIN), 1.0)
+
+
+def test_a_target_without_a_spread_or_without_numbers_keeps_its_unit():
+    task = RegressionTask.on(np.array([[7.0, np.nan], [7.0, np.nan]]), None, "mse")
+    assert (task.mean, task.std) == ((7.0, 0.0), (1.0, 1.0))
+
+
+def test_large_numbers_close_together_lose_no_digits():
+    stamps = 1.7e9 + np.arange(5.0)[:, None]
+    targets = RegressionTask.on(stamps, None, "mse").targets(stamps)
+    np.testing.assert_allclose(targets[:, 0], (np.arange(5) - 2) / 2**0.5, rtol=1e-6)
+
+
+@pytest.mark.parametrize("loss", ["mse", "huber"])
+def test_losses_of_numbers_skip_missing_targets(loss):
+    logits = torch.tensor([[0.5, -3.0, 9.0], [1.0, 1.0, 1.0]], requires_grad=True)
+    targets = torch.tensor([[0.0, 1.0, float("nan")], [float("nan")] * 3])
+    found = RegressionTask("regression", 3, loss_name=loss).loss(logits, targets)
+    far = 16.0 if loss == "mse" else 2 * (4 - 0.5)  # twice Huber's loss: near 0 it is the squared error
+    torch.testing.assert_close(found, torch.tensor([(0.25 + far) / 2, 0.0]))
+    found.sum().backward()
+    assert logits.grad.isfinite().all()
+    assert (logits.grad[1] == 0).all()
+
+
+def test_an_error_is_better_when_it_is_lower():
+    by_error, by_r2 = (RegressionTask("regression", 1, name) for name in ("mae", "r2"))
+    assert (by_error.higher_is_better, by_r2.higher_is_better, Task("multiclass", 2).higher_is_better) == (
+        False,
+        True,
+        True,
+    )
+    assert by_error.rank(1.0) > by_error.rank(2.0) > by_error.rank(float("nan")) == by_error.rank(None)
+    assert by_r2.rank(-1.0) < by_r2.rank(0.5)
+    assert (by_error.metric, by_r2.metric) == ("MAE", "R2")
+    assert sorted(by_error.all_scores(np.zeros((2, 1)), np.ones((2, 1)))) == ["mae", "r2", "rmse"]
+
+
+def test_metrics_and_weights_of_classes_are_refused_for_numbers():
+    with pytest.raises(ConfigError, match="metric 'accuracy': the labels are numbers; one of r2, mae, rmse expected"):
+        RegressionTask("regression", 1, "accuracy")
+    with pytest.raises(ConfigError, match="metric 'mae': the labels are one class per node"):
+        Task("multiclass", 3, "mae")
+    with pytest.raises(ConfigError, match="class_weights: the labels are numbers"):
+        class_weights("regression", 1, TRAIN, "balanced")
+
+
+def test_a_task_without_labels_is_in_standard_units():
+    task = task_of_kind("regression", 2)
+    x = torch.tensor([[1.0, -2.0]])
+    assert (task.probabilities(x, 0.2) == x).all()
+    assert (task.normalize(x) == x).all()
+    np.testing.assert_array_equal(task.values(x.numpy()), x.numpy())
+    assert type(task_of_kind("multilabel", 2)) is Task

@@ -6,7 +6,7 @@ import torch
 
 from labeldeconv.errors import ConfigError
 from labeldeconv.graph.task import Task
-from labeldeconv.labels.hop_heads import HopHeads, known
+from labeldeconv.labels.hop_heads import HopHeads
 from labeldeconv.propagation.fixed_point import FULL
 
 n, h, c = 9, 3, 4
@@ -79,8 +79,3 @@ def test_fixed_point_is_read(logits):
     torch.testing.assert_close(
         found, HopHeads(K, Task("multiclass", c))(torch.from_numpy(logits), IDS), atol=1e-3, rtol=0
     )
-
-
-def test_known_labels():
-    assert known(np.array([1, -1, 0])).tolist() == [True, False, True]
-    assert known(np.array([[-1, -1], [0, -1]])).tolist() == [False, True]

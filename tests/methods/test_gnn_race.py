@@ -12,6 +12,7 @@ from labeldeconv import GNN, compare, fit, planted
 from labeldeconv.errors import ConfigError, DataError
 from labeldeconv.gnns.base import GNNS
 from labeldeconv.gnns.workload import SPEED
+from labeldeconv.graph.task import RegressionTask, Task
 from labeldeconv.methods import gnn_race as module
 from labeldeconv.methods.gnn_race import SEEDS, _Heats
 from labeldeconv.training import gnn as loop
@@ -31,7 +32,7 @@ class Scripted:
     epochs: int = 160
     trained: list = field(default_factory=list)
 
-    run = SimpleNamespace(task=SimpleNamespace(metric="accuracy"))
+    run = SimpleNamespace(task=Task("multiclass", 4))
 
     def train(self, epochs, seed):
         self.trained.append((epochs, seed))
@@ -85,6 +86,16 @@ def test_the_mean_over_seeds_decides_and_not_the_luck_of_one():
 def test_equal_scores_keep_the_order_and_a_score_that_is_no_number_is_the_worst():
     assert raced(Scripted("a", 0.5), Scripted("b", 0.5))[0] == "a"
     assert raced(Scripted("a", math.nan), Scripted("b", 0.0), Scripted("c", 0.1))[0] == "c"
+
+
+def test_a_metric_that_is_better_when_lower_turns_the_race_round():
+    task = SimpleNamespace(task=RegressionTask("regression", 1, "mae"))
+    many = [Scripted(name, score) for name, score in (("a", 3.0), ("b", 1.25), ("c", math.nan), ("d", 2.0))]
+    for one in many:
+        one.run = task
+    chosen, reason, known = raced(*many)
+    assert (chosen, known["c"].score) == ("b", None)
+    assert reason.startswith("b has the best MAE on the validation nodes, 1.25 against 2 of d, after 160 epochs")
 
 
 def test_too_slow_a_candidate_never_starts():

@@ -37,6 +37,16 @@ def test_in_blocks_equals_in_memory(tmp_path, monkeypatch, dtype, block, one_hot
     assert list(tmp_path.iterdir()) == []
 
 
+def test_rows_of_one_negative_number_are_no_classes(tmp_path):
+    """Standardised targets may be -1 and 0 alone: their largest entry is 0, as that of an empty row of a one-hot Y."""
+    adj = Adjacency.from_edges(random_edges(30, 90), 30)
+    x = np.zeros((30, 2), np.float32)
+    x[::2, 0], x[1::4, 1] = -1, 1
+    out = np.empty((30, 3, 2), np.float32)
+    write_hops(adj, x, 2, out, tmp_path)
+    np.testing.assert_allclose(out, np.stack(list(propagate(adj, x, 2)), axis=1), atol=1e-6)
+
+
 def test_rows_of_a_map_keep_their_content_when_released(tmp_path):
     x = scratch(tmp_path, "x", (10_000, 64), np.dtype(np.float32))
     x[:] = np.arange(10_000)[:, None]

@@ -136,6 +136,7 @@ READ = {
     "joint.chunk_nodes": (SAGE, 4, TRAIN),
     "joint.gnn_lr": (SAGE, 0.1, TRAIN),
     "metric": (PNE, "macro-f1", GNN),
+    "regression_loss": ({**FNE, "data": "planted-regression:40"}, "huber", TRAIN),
     "class_weights": (FNE, "balanced", TRAIN),
     "seed": (PNE, 1, GNN),
 }

@@ -33,7 +33,7 @@ QUICK = {"encoder": "tiny", "train__epochs": 1, "gnn__epochs": 5}
 
 
 @pytest.mark.parametrize("method", ["pne", "fne", "wo-ld", "ld"])
-@pytest.mark.parametrize("data", ["planted:60", "planted-multilabel:60", "planted-protein:60"])
+@pytest.mark.parametrize("data", ["planted:60", "planted-multilabel:60", "planted-protein:60", "planted-regression:60"])
 def test_every_method_on_every_flavour(data, method, tmp_path):
     result = fit(data, method=method, gnn="sagn", out=tmp_path / "run", **QUICK)
     stored = RunDirectory.open(result.run)

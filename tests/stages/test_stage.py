@@ -12,7 +12,7 @@ from labeldeconv.graph.attributed import AttributedGraph
 from labeldeconv.runs.fit import fit
 from labeldeconv.settings.models import TrainConfig
 from labeldeconv.stages.cache import Cache
-from labeldeconv.stages.keys import Idle, Reads
+from labeldeconv.stages.keys import Idle, Reads, Younger
 from labeldeconv.stages.stage import Artefact, Folder, current_cache, session, stage
 
 calls: list[str] = []
@@ -165,3 +165,13 @@ def test_kept_results_are_found_by_some_of_their_arguments(small_graph):
     assert numbers.opened("0" * 24) is None
     newer = stage(version=2)(numbers.function)
     assert list(newer.kept()) == []
+
+
+def test_an_argument_added_later_changes_no_key_until_it_is_used():
+    def older(out: Folder, factor: float) -> Numbers: ...
+
+    def newer(out: Folder, factor: float, loss: Annotated[str, Younger] = "mse") -> Numbers: ...
+
+    newer.__name__ = newer.__qualname__ = older.__name__
+    before, after = stage(version=1)(older), stage(version=1)(newer)
+    assert before.key(2.0) == after.key(2.0) == after.key(2.0, "mse") != after.key(2.0, "huber")

@@ -28,11 +28,12 @@ from labeldeconv.errors import ConfigError, DataError, nearest
 from labeldeconv.graph.attributed import AttributedGraph
 from labeldeconv.graph.split import Split
 
-Flavour = Literal["multiclass", "multilabel", "protein"]
+Flavour = Literal["multiclass", "multilabel", "protein", "regression"]
 
 MARGIN = 4.0  # of the own topic, decoy and kind in F* over unit noise: psi gives the topic about 0.8 among 10
 COMMUNITY = 6  # nodes, about: so small that a topic and a decoy do not give the label of a community away
 HUBS = 1.5  # targets are drawn at rank u^1.5 of a community: degrees with a power-law tail of exponent 4
+PHI: dict[Flavour, tuple[float, ...]] = {"regression": (0.0, 1.0)}  # A-hat - 1.2 I for the others
 MOST_NODES = 100_000_000  # of which the edges alone take 4 GB
 NUM_NODES = 3000  # where nobody says otherwise
 # The labels are one strict convolution away from the texts, and the short texts are learned in two quick passes.
@@ -54,7 +55,8 @@ class Planted:
         graph: what a user would see.
         latent: F* (n, 2 c + 1) float32: scores of the topics, of the decoys, and of the kind (its sign).
         inverse_labels: psi(F*) (n, c) float32, the true inverse labels: softmax of the topics' scores.
-        soft_labels: Y* (n, c) float32; the graph's labels are its argmax or, multi-label, its upper quantiles.
+        soft_labels: Y* (n, c) float32; the graph's labels are its argmax or, multi-label, its upper quantiles, or for
+            a regression its columns themselves, in a unit of their own.
         phi: coefficients (t_0, t_1, ...) of phi(x) = sum_i t_i x^i.
     """
 
@@ -74,11 +76,12 @@ def planted(
     mean_degree: float = 4.0,
     homophily: float = 0.0,
     random_edges: float = 0.1,
-    phi: tuple[float, ...] = (-1.2, 1.0),
+    phi: tuple[float, ...] | None = None,
     num_words: int = 7,
     decoy_words: float = 0.6,
     positives: float = 0.2,
     missing: float = 0.1,
+    num_targets: int = 3,
     fractions: tuple[float, float] = (0.6, 0.2),
     num_features: int | None = None,
 ) -> Planted:
@@ -86,21 +89,28 @@ def planted(
 
     Args:
         num_nodes: n, from 4 to 10 million and beyond.
-        flavour: 'multiclass' and 'multilabel' have English words; 'protein' is multi-label with residue sequences.
+        flavour: 'multiclass' and 'multilabel' have English words; 'protein' is multi-label with residue sequences;
+            'regression' has English words, and numbers as labels: 100 + 10 Y*, of the first `num_targets` topics.
         seed: everything random comes from it.
         num_classes: c, also the number of topics.
         mean_degree: twice the edges per node; from 2 on no node is isolated.
         homophily: share of the nodes whose edges lead into their own community instead of the partner's.
         random_edges: share of the edges that lead anywhere.
-        phi: coefficients (t_0, t_1, ...) of the filter; no root in [-1, 1], the spectrum of D^-1 A, so invertible.
+        phi: coefficients (t_0, t_1, ...) of the filter; no root in [-1, 1], the spectrum of D^-1 A, so invertible; None
+            is A-hat - 1.2 I. That of a regression is free and A-hat unless given: an invertible one leaves more of a
+            node's own topic in a number than of its neighbours', and then its text tells it without a graph.
         num_words: mean number of words (protein: motifs) per node; they vary by a half of it.
         decoy_words: share of the words that are denied.
         positives: share of positives per class (multi-label).
         missing: share of missing entries (multi-label).
+        num_targets: columns of Y* that are labels (regression).
         fractions: shares of training and validation nodes; the others test.
         num_features: width of given features (X_OGB), a noisy random projection of F*; None gives none.
     """
+    phi = PHI.get(flavour, (-1.2, 1.0)) if phi is None else phi
     _check(num_nodes, flavour, num_classes, phi)
+    if not 1 <= num_targets <= num_classes:
+        raise ConfigError(f"planted: num_targets between 1 and num_classes expected, got {num_targets}")
     shares = {
         "homophily": homophily,
         "random_edges": random_edges,
@@ -118,13 +128,13 @@ def planted(
     partner = np.where(of_edges.random(num_nodes, dtype=np.float32) < homophily, own, partner)
     edges = _edges(of_edges, own, partner, round(num_nodes * mean_degree / 2), random_edges)  # (2, e)
     soft_labels = _filter(edges, inverse_labels, phi)  # (n, c)
-    multiclass = flavour == "multiclass"
+    labels, named = _labels(of_labels, soft_labels, flavour, positives, missing, num_targets)
     graph = AttributedGraph(
         texts=draw_texts(of_texts, latent, flavour == "protein", num_words, decoy_words),
         edges=edges,
-        labels=soft_labels.argmax(1) if multiclass else _multi_hot(of_labels, soft_labels, positives, missing),
+        labels=labels,
         split=_split(of_labels, num_nodes, fractions),
-        class_names=[f"topic {k}" for k in range(num_classes)],
+        class_names=[f"topic {k}" for k in range(named)],
         features=None if num_features is None else _features(of_features, latent, num_features),
         attributes="sequence" if flavour == "protein" else "text",
         name=f"planted-{flavour}",
@@ -153,6 +163,12 @@ class PlantedSource:
     takes_argument=True,
 )
 @dataset(
+    "planted-regression",
+    "the same with numbers as labels, three targets per node",
+    suggests=SUGGESTS,
+    takes_argument=True,
+)
+@dataset(
     "planted-multilabel",
     "the same with multi-label targets and missing entries",
     suggests=SUGGESTS,
@@ -171,8 +187,13 @@ def planted_source(request: Request) -> PlantedSource:
         raise DataError(f"data '{request.written}': a number of nodes, 4 to {MOST_NODES:,}, expected after the colon")
     if request.folder is not None:
         raise DataError(f"data '{request.written}': '{request.name}' is generated and takes no folder")
-    flavours: dict[str, Flavour] = {"planted-multilabel": "multilabel", "planted-protein": "protein"}
-    return PlantedSource(int(size or NUM_NODES), flavours.get(request.name, "multiclass"), request.seed)
+    flavours: dict[str, Flavour] = {
+        "planted": "multiclass",
+        "planted-multilabel": "multilabel",
+        "planted-protein": "protein",
+        "planted-regression": "regression",
+    }
+    return PlantedSource(int(size or NUM_NODES), flavours[request.name], request.seed)
 
 
 def _check(num_nodes: int, flavour: str, num_classes: int, phi: tuple[float, ...]) -> None:
@@ -184,6 +205,8 @@ def _check(num_nodes: int, flavour: str, num_classes: int, phi: tuple[float, ...
     ):
         if value < least:
             raise ConfigError(f"planted: {name} of at least {least} expected, got {value}")
+    if flavour == "regression" and any(phi):
+        return
     roots = np.roots(phi[::-1])
     if not any(phi) or (np.isclose(roots.imag, 0) & (np.abs(roots.real) < 1 + 1e-9)).any():
         raise ConfigError(f"planted: phi without a root in [-1, 1] expected (A-hat must be undone), got {phi}")
@@ -263,6 +286,18 @@ def _edges(
     )
     kept = source != target
     return np.stack([source[kept], target[kept]])
+
+
+def _labels(
+    rng: np.random.Generator, soft_labels: np.ndarray, flavour: Flavour, positives: float, missing: float, targets: int
+) -> tuple[np.ndarray, int]:
+    """Labels of a flavour from Y* (n, c), and how many classes or targets they have."""
+    c = soft_labels.shape[1]
+    if flavour == "multiclass":
+        return soft_labels.argmax(1), c
+    if flavour == "regression":
+        return 100 + 10 * soft_labels[:, :targets].astype(np.float64), targets
+    return _multi_hot(rng, soft_labels, positives, missing), c
 
 
 def _multi_hot(rng: np.random.Generator, soft_labels: np.ndarray, positives: float, missing: float) -> np.ndarray:

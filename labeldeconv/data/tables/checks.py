@@ -13,6 +13,7 @@ import numpy as np
 
 from labeldeconv.data.findings import EXAMPLES, Findings, shown
 from labeldeconv.data.tables.rows import Table
+from labeldeconv.graph.missing import is_known
 from labeldeconv.graph.split import ROLES, Split
 from labeldeconv.graph.validation import absent_from_train
 
@@ -81,10 +82,15 @@ def duplicate_edges(edges: np.ndarray, num_nodes: int) -> tuple[int, list[int]]:
 
 
 def check_labels(labels: np.ndarray, class_names: list[str], where: str, findings: Findings) -> bool:
-    """Whether labels (n,) or (n, c) pose a task; says why if not."""
-    if not (labels >= 0).any():
+    """Whether labels (n,) or (n, c), or numbers (n, c), pose a task; says why if not."""
+    if not is_known(labels).any():
         findings.error(f"{where}: no node has a label")
         return False
+    if labels.dtype.kind == "f":
+        names = [class_names[k] for k, y in enumerate(labels.T) if len(np.unique(y[~np.isnan(y)])) < 2]
+        if names:
+            findings.error(f"{where}: the same number on every node, nothing to predict: {shown(names)}")
+        return not names
     if labels.ndim == 1:
         if len(class_names) == 1:
             findings.error(f"{where}: labels of one class only, '{class_names[0]}'; at least two expected")

@@ -75,7 +75,7 @@ class Tables:
     files: Files
     name: str
     seed: int
-    version: int = 2  # labels without blanks around them, and words for none of them
+    version: int = 3  # labels that are numbers, not all whole, are targets of a regression
 
     def load(self) -> Loaded:
         """Read and check the tables."""
@@ -133,7 +133,7 @@ def _read(con: Any, folder: Path, scratch: Path, places: Mapping[str, RowPlaces]
     of_edges = config and edge_file and edge_columns(config, edge_file.file, edge_file.columns, findings)
     if not (config and node_file and edge_file and of_nodes and of_edges):
         findings.stop(str(folder))
-    labels = LabelColumns.of(node_file, of_nodes.label, config.label_separator)
+    labels = LabelColumns.of(node_file, of_nodes.label, config.label_separator, config.task)
     nodes = _load_nodes(node_file, of_nodes, config, labels, findings)
     edges = _load_edges(edge_file, of_edges, findings)
     if nodes is not None and not nodes.rows:

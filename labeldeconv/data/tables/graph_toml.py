@@ -14,7 +14,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 from string import Formatter
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, ValidationError, field_validator
 
@@ -67,7 +67,11 @@ class TablesConfig(Settings):
     join: str = " "
     """Between several texts, or a template such as "Title: {title} Abstract: {abstract}"."""
     label: str | list[str] | None = None
-    """A column of classes (a list in a cell means multi-label), or several columns of 0, 1 and empty."""
+    """A column of classes (a list in a cell means multi-label), or several columns of 0, 1 and empty; or a column, or
+    several, of numbers (`task`)."""
+    task: Literal["classification", "regression"] | None = None
+    """'regression' takes labels as numbers to be predicted, one per label column, 'classification' as classes; None:
+    numbers where all of one column are numbers and some are not whole, classes elsewhere."""
     label_separator: Annotated[str, Field(min_length=1)] | None = None
     """Between the labels of one cell; makes the task multi-label."""
     split: str | None = None

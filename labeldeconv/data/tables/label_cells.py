@@ -1,6 +1,7 @@
-"""Labels out of a node table: one class per cell, several per cell, or one 0/1 column per class.
+"""Labels out of a node table: one class per cell, several per cell, one 0/1 column per class, or columns of numbers.
 
-Multi-class labels become (n,) with -1 for unlabelled, multi-label ones (n, c) with -1 for missing.
+Multi-class labels become (n,) with -1 for unlabelled, multi-label ones (n, c) with -1 for missing, and those of a
+regression (n, c) floats with NaN for missing.
 """
 
 from __future__ import annotations
@@ -24,6 +25,10 @@ NO_LABEL = (
     "NULL",
     "<NA>",
 )  # as Python, JSON, SQL and pandas write a missing value; 'none' may be a class
+TIDY = (  # a cell that may be a number, NULL where it means none
+    f"CASE WHEN trim({{0}}, {literal(BLANKS)}) NOT IN ({', '.join(map(literal, NO_LABEL))}, '')"
+    f" AND lower(trim({{0}}, {literal(BLANKS)})) <> 'nan' THEN trim({{0}}, {literal(BLANKS)}) END"
+)
 NAN_HELP = "leave the cell of an unlabelled node empty"
 
 
@@ -32,19 +37,24 @@ class LabelColumns:
     """Where the labels are and how the node table holds them.
 
     `column` alone: table column `label`, text or (`several`) a list of texts. `columns`: `label_0`, `label_1`, ...
-    as 1, 0, -1 (missing) and -2 (wrong).
+    as 1, 0, -1 (missing) and -2 (wrong), or texts where they are `numbers`.
     """
 
     column: str | None
     columns: tuple[str, ...] = ()
     several: bool = False
+    numbers: bool | None = None
+    """Whether labels are numbers to be predicted; None: the cells of a single column tell."""
 
     @classmethod
-    def of(cls, file: TableFile, label: str | list[str], separator: str | None) -> LabelColumns:
-        """Tell the three forms apart by the settings and the column's type."""
+    def of(
+        cls, file: TableFile, label: str | list[str], separator: str | None, task: str | None = None
+    ) -> LabelColumns:
+        """Tell the forms apart by the settings and the column's type."""
+        numbers = None if task is None else task == "regression"
         if isinstance(label, list):
-            return cls(None, tuple(label))
-        return cls(label, several=separator is not None or file.columns[label].endswith("]"))
+            return cls(None, tuple(label), numbers=bool(numbers))
+        return cls(label, several=separator is not None or file.columns[label].endswith("]"), numbers=numbers)
 
     @property
     def names(self) -> list[str]:
@@ -54,11 +64,11 @@ class LabelColumns:
     def sql(self, file: TableFile, separator: str | None) -> dict[str, str]:
         """Expressions that read the labels, by table column."""
         if self.column is None:
-            return {f"label_{i}": _binary(file, column) for i, column in enumerate(self.columns)}
+            read = _as_text if self.numbers else _binary
+            return {f"label_{i}": read(file, column) for i, column in enumerate(self.columns)}
         name = quoted(self.column)
         if not self.several:
-            is_nan = f"isnan({name})" if file.columns[self.column] in FLOATS else "false"
-            return {"label": f"CASE WHEN {is_nan} THEN 'nan' ELSE {file.cell(self.column)} END"}
+            return {"label": _as_text(file, self.column)}
         if file.columns[self.column].endswith("]"):
             return {"label": f"{name}::VARCHAR[]"}
         parts = f"string_split({file.cell(self.column)}, {literal(separator or ';')})"
@@ -66,9 +76,13 @@ class LabelColumns:
 
     def read(self, nodes: Table, findings: Findings) -> tuple[np.ndarray, list[str]]:
         """Labels (n,) or (n, c) and class names; wrong cells are told and count as missing."""
-        if self.column is None:
+        if self.column is None and not self.numbers:
             return self._from_columns(nodes, findings), list(self.columns)
         where = f"{nodes.file}, column '{self.column}'"
+        if self.several and self.numbers:
+            findings.error(f'{where}: task = "regression": a number per cell expected, got lists; name several columns')
+        elif self.numbers or (self.numbers is None and not self.several and self._fractions(nodes, where, findings)):
+            return self._targets(nodes, findings), self.names
         tidy, missing = self._tidy(nodes, where, findings)
         bad = "list_contains(list_transform(label, lambda x: lower(x)), 'nan')" if self.several else NAN.format("label")
         count, first = nodes.find(bad)
@@ -121,6 +135,31 @@ class LabelColumns:
             findings.warn(f"{where}: {count} labels {told}: {first}; call such a class otherwise")
         return tidy, missing
 
+    def _fractions(self, nodes: Table, where: str, findings: Findings) -> bool:
+        """Whether all labels of the one column are numbers and some are not whole, which is told."""
+        number, given = f"TRY_CAST({TIDY.format('label')} AS DOUBLE)", f"{TIDY.format('label')} IS NOT NULL"
+        others, _ = nodes.find(f"{given} AND {number} IS NULL")
+        count, first = nodes.find(f"isfinite({number}) AND {number} <> trunc({number})", "label")
+        if others or not count:
+            return False
+        told = f"taken for numbers to be predicted, since {count} of them are not whole: {first}"
+        findings.warn(f'{where}: {told}; task = "classification" in graph.toml takes them for classes')
+        return True
+
+    def _targets(self, nodes: Table, findings: Findings) -> np.ndarray:
+        """Numbers (n, c) float64, NaN where a cell is empty or says that there is none."""
+        labels = np.empty((nodes.rows, len(self.names)), dtype=np.float64)
+        for i, column in enumerate(self.names):
+            cell = TIDY.format("label" if self.column else f"label_{i}")
+            number = f"TRY_CAST({cell} AS DOUBLE)"
+            count, first = nodes.find(f"{cell} IS NOT NULL AND ({number} IS NULL OR isinf({number}))", cell)
+            if count:
+                told = f"{count} cells are not finite numbers: {first}; a cell without a label is empty"
+                findings.error(f"{nodes.file}, column '{column}': {told}")
+            found = nodes.fetch(f"SELECT coalesce({number}, 'nan'::DOUBLE) AS value FROM {nodes.name}")
+            labels[:, i] = found["value"]
+        return labels
+
     def _from_columns(self, nodes: Table, findings: Findings) -> np.ndarray:
         labels = np.empty((nodes.rows, len(self.columns)), dtype=np.int8)
         for i, column in enumerate(self.columns):
@@ -128,8 +167,15 @@ class LabelColumns:
             wrong = np.flatnonzero(labels[:, i] == -2)
             if len(wrong):
                 places = nodes.examples(wrong)
-                findings.error(f"{nodes.file}, column '{column}': {len(wrong)} cells are not 0, 1 or empty: {places}")
+                told = f"{len(wrong)} cells are not 0, 1 or empty: {places}"
+                findings.error(f"{nodes.file}, column '{column}': {told}; task = \"regression\" takes numbers")
         return np.maximum(labels, -1)
+
+
+def _as_text(file: TableFile, column: str) -> str:
+    """SQL for a cell as text: NULL when empty, 'nan' for a float that is none."""
+    is_nan = f"isnan({quoted(column)})" if file.columns[column] in FLOATS else "false"
+    return f"CASE WHEN {is_nan} THEN 'nan' ELSE {file.cell(column)} END"
 
 
 def _binary(file: TableFile, column: str) -> str:

@@ -8,17 +8,19 @@ from labeldeconv.data.findings import Findings
 from labeldeconv.data.tables.graph_toml import SplitValues
 from labeldeconv.data.tables.rows import Table
 from labeldeconv.data.tables.scan import literal
+from labeldeconv.graph.missing import labelled
 from labeldeconv.graph.split import ROLES, Split
 
 FRACTIONS = (0.6, 0.2)  # train and val of a split that is made
 
 
 def made_split(nodes: Table, labels: np.ndarray, seed: int, findings: Findings) -> Split:
-    """A seeded stratified split of the labelled nodes, which is said."""
+    """A seeded stratified split of the labelled nodes, which is said; that of a regression is not stratified."""
     split = Split.stratified(labels, seed, FRACTIONS)
+    how = "random" if labels.dtype.kind == "f" else "stratified"
     shares = (*FRACTIONS, 1 - sum(FRACTIONS))
     parts = [f"{share:.0%} {role} ({len(split.ids(role))})" for role, share in zip(ROLES, shares, strict=True)]
-    findings.warn(f"{nodes.file}: no split column; a stratified split was made with seed {seed}: {', '.join(parts)}")
+    findings.warn(f"{nodes.file}: no split column; a {how} split was made with seed {seed}: {', '.join(parts)}")
     return split
 
 
@@ -26,7 +28,7 @@ def given_split(nodes: Table, column: str, values: SplitValues, labels: np.ndarr
     """The split of the table's column `split`, called `column` in the file; nodes without a label are left out."""
     where = f"{nodes.file}, column '{column}'"
     roles = _roles(nodes, where, values, findings)
-    unlabelled = labels < 0 if labels.ndim == 1 else (labels < 0).all(1)
+    unlabelled = ~labelled(labels)
     rows = np.flatnonzero(unlabelled & (roles >= 0))
     if len(rows):
         findings.warn(f"{where}: {len(rows)} nodes have no label and are left out: {nodes.examples(rows, 'id')}")

@@ -11,7 +11,7 @@ from labeldeconv.data.sets.planted_texts import MARKERS, RESIDUES, WORDS
 from labeldeconv.errors import ConfigError
 from labeldeconv.propagation.adjacency import Adjacency, propagate
 
-FLAVOURS = ("multiclass", "multilabel", "protein")
+FLAVOURS = ("multiclass", "multilabel", "protein", "regression")
 
 
 def hop_labels(data: Planted, hops: int) -> list[np.ndarray]:
@@ -70,7 +70,7 @@ def test_flavours(flavour, num_nodes):
     graph = data.graph
     assert len(graph.texts) == num_nodes == len(data.latent)
     assert all(len(graph.split.ids(role)) > 0 for role in ("train", "val", "test"))
-    assert graph.task == ("multiclass" if flavour == "multiclass" else "multilabel")
+    assert graph.task == {"protein": "multilabel"}.get(flavour, flavour)
     assert graph.attributes == ("sequence" if flavour == "protein" else "text")
     known = set(RESIDUES) if flavour == "protein" else {*WORDS.split(), *MARKERS}
     for text in graph.texts:

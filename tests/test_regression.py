@@ -1,0 +1,223 @@
+"""Regression: labels that are numbers, through every method and GNN, in any unit, and without a look at test labels."""
+
+import hashlib
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from sklearn.metrics import mean_absolute_error, r2_score
+
+from labeldeconv import AttributedGraph, Split, Texts, fit, planted
+from labeldeconv.errors import ConfigError, DataError
+from labeldeconv.gnns.base import GNNS
+from labeldeconv.graph.task import Task
+from labeldeconv.labels.gamma import choose_gamma
+from labeldeconv.labels.hops import hop_labels, write_hop_labels
+from labeldeconv.methods.base import METHODS
+from labeldeconv.propagation.adjacency import Adjacency
+from labeldeconv.runs.directory import RunDirectory
+from tests.samples import random_edges
+
+QUICK = {
+    "encoder": "tiny", "encoder__max_tokens": 8, "train__epochs": 1, "gnn__epochs": 3, "gnn__hidden": 8,
+    "giant__coarsest": 2, "giant__cluster_size": 10, "joint__epochs": 1, "joint__batch_nodes": 16, "glem__rounds": 1,
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def graph():
+    return planted(40, "regression", num_classes=4, num_targets=2, num_features=6).graph
+
+
+@pytest.fixture(scope="module")
+def cache(tmp_path_factory):
+    return tmp_path_factory.mktemp("cache")
+
+
+def run(graph, cache, out, **words):
+    if words.get("method") == "joint-gas":
+        pytest.importorskip("pymetis", reason="needs the extra metis")
+    return fit(graph, out=out, cache=cache, **{**QUICK, **words})
+
+
+def check_scores(result, graph):
+    """The scores are scikit-learn's, of predictions in the unit of the labels."""
+    test = graph.split.test
+    truth, predicted = graph.labels[test], result.values[test]
+    assert result.metrics["test"]["r2"] == pytest.approx(r2_score(truth, predicted), rel=1e-9)
+    assert result.metrics["test"]["mae"] == pytest.approx(mean_absolute_error(truth, predicted), rel=1e-9)
+    assert 50 < predicted.mean() < 150  # labels are about 100
+    assert result.calibration is None
+
+
+@pytest.mark.parametrize("setting", ["transductive", "inductive"])
+@pytest.mark.parametrize("method", METHODS)
+def test_every_method_learns_numbers(method, setting, graph, cache, tmp_path):
+    result = run(graph, cache, tmp_path / "run", method=method, gnn="gcn", setting=setting)
+    assert (result.metric, result.higher_is_better) == ("R2", True)
+    check_scores(result, graph)
+
+
+@pytest.mark.parametrize("gnn", GNNS)
+def test_every_gnn_learns_numbers(gnn, graph, cache, tmp_path):
+    check_scores(run(graph, cache, tmp_path / "run", method="pne", gnn=gnn), graph)
+
+
+def test_a_gnn_that_reads_labels_reads_numbers(graph, cache, tmp_path):
+    options = {"label_inputs": True, "heads": 1}
+    check_scores(run(graph, cache, tmp_path / "run", method="pne", gnn="revgat", gnn__options=options), graph)
+
+
+def test_the_race_and_the_epochs_go_by_the_lower_error(graph, cache, tmp_path):
+    words = {"method": "pne", "gnn": "auto", "gnn__candidates": ["gcn", "mlp", "sage"], "metric": "mae"}
+    result = run(graph, cache, tmp_path / "run", **words, gnn__epochs=8)
+    assert (result.metric, result.higher_is_better, result.val) == ("MAE", False, result.metrics["val"]["mae"])
+    scores = {c["name"]: c["score"] for c in result.race["candidates"]}
+    assert scores[result.race["chosen"]] == min(scores.values())
+    rows = RunDirectory.open(result.run).epochs()
+    assert result.val == pytest.approx(min(row["val"] for row in rows))
+
+
+def test_auto_takes_the_method_with_the_lowest_error(graph, cache, tmp_path):
+    result = run(graph, cache, tmp_path / "run", method="auto", gnn="gcn", metric="rmse")
+    assert result.val == min(tried["val"] for tried in result.tried)
+
+
+def test_hop_labels_are_a_dense_power_and_linear():
+    """K_i = A-hat^i Y in floats; constants pass a row-normalised A-hat, so K of 2 Y + 3 is 2 K + 3."""
+    n, edges = 60, random_edges(60, 240)
+    Y = np.random.default_rng(0).normal(5, 40, (n, 2)).astype(np.float32)
+    A = np.zeros((n, n))
+    A[edges[0], edges[1]] = A[edges[1], edges[0]] = 1
+    np.fill_diagonal(A, 0)
+    A[A.sum(1) == 0] = np.eye(n)[A.sum(1) == 0]
+    A /= A.sum(1, keepdims=True)
+    K = hop_labels(edges, Y, 3)
+    for i in range(4):
+        np.testing.assert_allclose(K[:, i], np.linalg.matrix_power(A, i) @ Y, rtol=1e-4, atol=1e-4)
+    np.testing.assert_allclose(hop_labels(edges, 2 * Y + 3, 3), 2 * K + 3, rtol=1e-4, atol=1e-4)
+
+
+def test_hop_labels_of_numbers_are_kept_as_floats(graph, cache, tmp_path):
+    """Fixed point holds shares in [0, 1] only; the run has K_0 = Y in standard units, exact on train nodes."""
+    result = run(graph, cache, tmp_path / "run", method="ld", gnn="gcn")
+    directory, train = RunDirectory.open(result.run), graph.split.train
+    K = directory.hop_labels
+    assert (K.dtype, directory.result["settings"]["labels"]["store"]) == (np.float32, "uint16")
+    np.testing.assert_array_equal(K[train, 0], Task.of(graph).targets(graph.labels[train]))
+    adj = Adjacency.from_edges(graph.edges, graph.num_nodes)
+    np.testing.assert_allclose(K, write_hop_labels(adj, np.array(K[:, 0]), 2, tmp_path / "K.npy", "float32"), atol=1e-6)
+    assert K.min() < 0
+
+
+def test_another_unit_of_the_labels_changes_nothing_but_the_unit(graph, tmp_path):
+    """Labels 2 Y + 3: targets, weights and R2 are the same, errors and predictions are in the new unit."""
+    other = replace(graph, labels=2 * graph.labels + 3)
+    one, two = (
+        run(g, tmp_path / n, tmp_path / f"run{n}", method="ld", gnn="gcn") for g, n in ((graph, "1"), (other, "2"))
+    )
+    np.testing.assert_allclose(two.values, 2 * one.values + 3, rtol=1e-5)
+    assert two.test == pytest.approx(one.test, abs=1e-4)
+    assert two.metrics["test"]["mae"] == pytest.approx(2 * one.metrics["test"]["mae"], rel=1e-4)
+
+
+@pytest.mark.parametrize("method", ["ld", "ld-heads", "fne", "glem", "auto"])
+def test_test_labels_change_nothing_but_the_test_score(method, graph, tmp_path):
+    labels = graph.labels.copy()
+    labels[graph.split.test] += 500
+    found = []
+    for name, one in (("plain", graph), ("changed", replace(graph, labels=labels))):
+        result = run(one, tmp_path / f"cache-{name}", tmp_path / name, method=method, gnn="gcn")
+        files = sorted(p for p in result.run.rglob("*") if p.is_file() and p.name not in ("result.json", "labels.npy"))
+        hashes = {str(p.relative_to(result.run)): hashlib.sha256(p.read_bytes()).hexdigest() for p in files}
+        told = json.loads((result.run / "result.json").read_text())
+        found.append((hashes, told["val"], told["metrics"]["val"], told["targets"], told["gamma"], told["tried"]))
+        check_scores(result, one)
+    assert found[0] == found[1]
+
+
+def test_missing_numbers_are_learned_around_and_predicted(graph, cache, tmp_path):
+    labels = graph.labels.copy()
+    labels[graph.split.train[::2], 0] = labels[graph.split.test[0]] = np.nan
+    result = run(replace(graph, labels=labels), cache, tmp_path / "run", method="ld-heads", gnn="gcn")
+    assert np.isfinite(result.values).all()
+    assert np.isfinite([result.val, result.test, *result.metrics["test"].values()]).all()
+
+
+def test_inverse_labels_recover_what_plain_labels_miss():
+    """The number of a node is what its neighbours are about: its own text tells K_1 and not Y.
+
+    The closed form of gamma sees it: from features that hold the topics, the mix of hop labels leaves much less error.
+    """
+    data = planted(2000, "regression", num_targets=3)
+    g, topics = data.graph, data.inverse_labels
+    task = Task.of(g)
+    K = hop_labels(g.edges, task.targets(g.labels), 1)
+    best, *others = choose_gamma(topics, K, Adjacency.from_edges(g.edges, 2000), g.known_labels, g.split, task)
+    plain = next(c for c in others if c.gamma[0] == 1)
+    assert best.gamma[1] >= 0.5
+    assert (best.score > 0.9, plain.score < 0.7) == (True, True), (best, plain)
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ({"class_weights": "balanced"}, "class_weights: the labels are numbers"),
+        ({"metric": "accuracy"}, "metric 'accuracy': the labels are numbers; one of r2, mae, rmse expected"),
+        ({"method": "glem", "glem__label_smoothing": 0.1}, "glem.label_smoothing: the labels are numbers"),
+        ({"method": "glem", "glem__confident": 0.5}, "glem.confident: the labels are numbers"),
+        ({"gnn__self_training__stages": 2}, "gnn.self_training: confident predictions are defined for multi-class"),
+        ({"gnn__consistency__weight": 1.0}, "gnn.consistency: confident predictions are defined for multi-class"),
+    ],
+)
+def test_what_means_nothing_for_numbers_is_refused(words, message, graph, cache, tmp_path):
+    with pytest.raises(ConfigError, match=message):
+        run(graph, cache, tmp_path / "run", **{"method": "pne", "gnn": "gcn", **words})
+
+
+def test_a_loss_of_numbers_is_refused_for_classes(cache, tmp_path):
+    with pytest.raises(ConfigError, match="regression_loss 'huber': the labels are classes"):
+        run(planted(40).graph, cache, tmp_path / "run", method="pne", gnn="gcn", regression_loss="huber")
+
+
+def test_huber_minds_an_outlier_less(graph, tmp_path):
+    labels = graph.labels.copy()
+    labels[graph.split.train[0]] += 1000
+    bent = replace(graph, labels=labels)
+    words = {"method": "given", "gnn": "mlp", "gnn__epochs": 60, "metric": "mae"}
+    errors = [run(bent, tmp_path / "c", tmp_path / n, regression_loss=n, **words).test for n in ("mse", "huber")]
+    assert errors[1] < errors[0]
+
+
+def make(labels, names=("price",)):
+    n = len(labels)
+    texts = Texts.from_strings(f"text {i}" for i in range(n))
+    edges = np.stack([np.arange(n), np.roll(np.arange(n), 1)])
+    return AttributedGraph(texts, edges, labels, Split(np.resize([0, 0, 1, 2], n).astype(np.int8)), list(names))
+
+
+def test_floats_are_numbers_and_saved_as_such(tmp_path):
+    labels = np.array([1.5, -2.0, np.nan, 4.0, 1e-3, 7.0, 8.0, 9.0])
+    graph = make(labels)
+    assert (graph.task, graph.labels.shape, graph.labels.dtype) == ("regression", (8, 1), np.float64)
+    np.testing.assert_array_equal(graph.train_labels[:, 0], np.where(graph.split.roles == 0, labels, np.nan))
+    np.testing.assert_array_equal(graph.known_labels[:, 0], np.where(graph.split.roles < 2, labels, np.nan))
+    again = AttributedGraph.load(graph.save(tmp_path / "saved"))
+    assert again.content_key == graph.content_key
+    assert (Split.stratified(graph.labels, 0).roles >= 0).tolist() == (~np.isnan(labels)).tolist()
+
+
+def test_train_nodes_without_any_number_are_refused():
+    with pytest.raises(DataError, match="1 train nodes have no label: node 0"):
+        make(np.array([np.nan, 1.0, 2.0, 3.0]))
+
+
+def test_pyg_gives_numbers_where_they_are_asked_for():
+    data = planted(30, "regression", num_targets=1).graph.to_pyg()
+    texts = [f"text {i}" for i in range(30)]
+    graph = AttributedGraph.from_pyg(data, texts, ["price"], task="regression")
+    assert (graph.task, graph.labels.shape) == ("regression", (30, 1))
+    np.testing.assert_allclose(graph.labels, data.y.numpy())
+    with pytest.raises(DataError, match=r"whole numbers expected, got 30 others.*task='regression' takes numbers"):
+        AttributedGraph.from_pyg(data, texts)
