@@ -17,8 +17,11 @@ from torch import Tensor, nn
 from torch_geometric.nn import MLP
 
 from labeldeconv.gnns.base import GNN, ROW_NORMALISED, register, require
+from labeldeconv.gnns.hidden import Between, at_once, plainly, through
 from labeldeconv.gnns.label_branch import LabelBranch
 from labeldeconv.gnns.norms import make_norm, mlp_norm
+from labeldeconv.propagation.dropout import hops_first
+from labeldeconv.propagation.hop_sum import hop_sum
 
 
 @register("gamlp")
@@ -110,18 +113,15 @@ class GAMLP(GNN):
 
     def forward(self, hop_features: Tensor, label_inputs: Tensor | None = None) -> Tensor:
         """Rows (b, h, d) of hop features, and (b, c) of label inputs, to logits (b, c)."""
-        x = F.dropout(hop_features, self.input_dropout, self.training)
-        z = [self._hop(i, x[:, i]) for i in range(self.hops + 1)]  # h times (b, width)
-        out = self._head(self._mixed(z, self._scores(z)), x[:, 0])
+        x = hops_first(hop_features, self.input_dropout, self.training)  # (h, b, d)
+        z = [through(self.hop_mlps[i], x_i) if self.hop_mlps else x_i for i, x_i in enumerate(x)]  # h times (b, width)
+        out = self._head(self._mixed(z, self._scores(z)), x[0], at_once)
         return out if self.labels is None or label_inputs is None else out + self.labels(label_inputs)
 
     def psi(self, x: Tensor) -> Tensor:
         """Features (b, d) to logits (b, c): hop 0 alone, whose attention is then 1, without the label branch."""
         x = F.dropout(x, self.input_dropout, self.training)
-        return self._head(self._hop(0, x), x)
-
-    def _hop(self, i: int, x: Tensor) -> Tensor:
-        return self.hop_mlps[i](x) if self.hop_mlps else x
+        return self._head(self.hop_mlps[0](x) if self.hop_mlps else x, x, plainly)
 
     def _scores(self, z: list[Tensor]) -> list[Tensor]:
         """The score (b, 1) of every hop against its reference.
@@ -134,8 +134,8 @@ class GAMLP(GNN):
         own = [F.linear(z_i, of_hop, self.attend.bias) for z_i in z]
         scores: list[Tensor] = []
         if self.reference is not None:
-            together = self.activation(self.reference(torch.cat(z, 1)))
-            together = F.dropout(together, self.dropout, self.training)  # (b, hidden)
+            together = self.reference(torch.cat(z, 1), at_once)
+            together = at_once(together, None, self.activation, self.dropout, self.training)  # (b, hidden)
             against = F.linear(together, of_reference)
             return [F.leaky_relu(against + own_i, 0.2) for own_i in own]
         seen = [F.linear(z_i, of_reference) for z_i in z]
@@ -147,14 +147,11 @@ class GAMLP(GNN):
     def _mixed(self, z: list[Tensor], scores: list[Tensor]) -> Tensor:
         """sum_i theta_i z_i (b, width) with theta the softmax of the scores over hops, under attention dropout."""
         theta = F.dropout(torch.cat(scores, 1).softmax(1), self.attention_dropout, self.training)  # (b, h)
-        out = theta[:, :1] * z[0]
-        for i in range(1, len(z)):
-            out = out + theta[:, i : i + 1] * z[i]
-        return out
+        return hop_sum(theta, z)
 
-    def _head(self, z: Tensor, x: Tensor) -> Tensor:
-        h = self.activation(z + self.residual(x))
-        return self.head(F.dropout(h, self.dropout, self.training))
+    def _head(self, z: Tensor, x: Tensor, between: Between) -> Tensor:
+        h = between(z + self.residual(x), None, self.activation, self.dropout, self.training)
+        return self.head(h, between)
 
 
 class InitialResidualMLP(nn.Module):
@@ -198,20 +195,19 @@ class InitialResidualMLP(nn.Module):
         """Of the last linear map, or of the normalisation after it."""
         return self.output.bias if self.output.bias is not None else self.output_norm.bias
 
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, x: Tensor, between: Between = plainly) -> Tensor:
         """(b, in_dim) to (b, out_dim)."""
-        h, first = x, None
-        for linear, norm in zip(self.linears, self.norms, strict=True):
-            if first is None:
-                h = norm(linear(x))
-                h = first = h + x if h.shape == x.shape else h
+        rest, fast = (self.activation, self.dropout, self.training), between is at_once
+        g = x
+        for i, (linear, norm) in enumerate(zip(self.linears, self.norms, strict=True)):
+            if i == 0:
+                first = norm(linear(x))
+                first = first + x if first.shape == x.shape else first
+                g = between(first, None, *rest)
             else:
-                g = self._activate(h)
-                h = norm(linear((1 - self.alpha) * g + self.alpha * first)) + g
-        return self.output_norm(self.output(h if first is None else self._activate(h)))
-
-    def _activate(self, h: Tensor) -> Tensor:
-        return F.dropout(self.activation(h), self.dropout, self.training)
+                mixed = torch.lerp(g, first, self.alpha) if fast else (1 - self.alpha) * g + self.alpha * first
+                g = between(linear(mixed), norm, *rest, added=g)
+        return self.output_norm(self.output(g))
 
 
 def _prelu(layers: int) -> nn.PReLU | str:

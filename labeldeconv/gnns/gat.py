@@ -11,11 +11,11 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from labeldeconv.gnns.attention import Attention, drop_edges
 from labeldeconv.gnns.base import GNN, ROW_NORMALISED, Step, register, require
+from labeldeconv.gnns.hidden import Between, at_once, plainly
 from labeldeconv.gnns.norms import make_norm
 from labeldeconv.propagation.adjacency import Adjacency
 
@@ -73,7 +73,7 @@ class GAT(GNN):
         self.convs = nn.ModuleList(Attention(width if i else hidden, hidden, heads, **settings) for i in range(layers))
         self.edge_inputs = nn.ModuleList(nn.Linear(edge_dim, edge_hidden) for _ in range(layers if edge_dim else 0))
         self.norms = nn.ModuleList(make_norm(norm, width) for _ in range(layers))
-        self.output = nn.Linear(width, out_dim)
+        self.output, self.activation = nn.Linear(width, out_dim), nn.ReLU()
         self.edge_dim, self.edge_dropout = edge_dim, edge_dropout
         self.dropout, self.input_dropout = dropout, input_dropout
 
@@ -99,18 +99,19 @@ class GAT(GNN):
 
     def _layer(self, i: int, h: Tensor, adj: Adjacency | None) -> Tensor:
         """Layer i: (s, .) to (t, heads * hidden), before its normalisation; the last one to logits (t, c)."""
-        z = self._activate(i - 1, h) if i else self._enter(h)
+        between = plainly if adj is None else at_once
+        z = self._activate(i - 1, h, between) if i else self._enter(h, between)
         conv: Any = self.convs[i]
         out = conv.alone(z) if adj is None else self._convolve(i, z, adj)
         if i > 0:
             out = out + h[: len(out)]
-        return self.output(self._activate(i, out)) if i == self.hops - 1 else out
+        return self.output(self._activate(i, out, between)) if i == self.hops - 1 else out
 
-    def _enter(self, x: Tensor) -> Tensor:
-        return F.dropout(self.input(self.enter(x)).relu(), self.input_dropout, self.training)
+    def _enter(self, x: Tensor, between: Between) -> Tensor:
+        return between(self.input(self.enter(x)), None, self.activation, self.input_dropout, self.training)
 
-    def _activate(self, i: int, h: Tensor) -> Tensor:
-        return F.dropout(self.norms[i](h).relu(), self.dropout, self.training)
+    def _activate(self, i: int, h: Tensor, between: Between) -> Tensor:
+        return between(h, self.norms[i], self.activation, self.dropout, self.training)
 
     def _convolve(self, i: int, z: Tensor, adj: Adjacency) -> Tensor:
         values = adj.edge_values(z.device) if self.edge_dim else None

@@ -23,8 +23,10 @@ from torch_geometric.nn import GroupAddRev
 
 from labeldeconv.gnns.attention import Attention, Roots, degree_roots, drop_edges
 from labeldeconv.gnns.base import GNN, Step, register, require
+from labeldeconv.gnns.hidden import at_once, plainly
 from labeldeconv.gnns.norms import make_norm
 from labeldeconv.propagation.adjacency import Adjacency
+from labeldeconv.propagation.dropout import dropout
 
 
 class _Group(nn.Module):
@@ -32,7 +34,7 @@ class _Group(nn.Module):
 
     def __init__(self, width: int, conv: Attention, norm: str) -> None:
         super().__init__()
-        self.norm, self.conv = make_norm(norm, width), conv
+        self.norm, self.activation, self.conv = make_norm(norm, width), nn.ReLU(), conv
 
     def forward(
         self,
@@ -43,7 +45,8 @@ class _Group(nn.Module):
         targets: int | None = None,
     ) -> Tensor:
         """(s, width) to (t, width); without edges every node is its own neighbour."""
-        h = self.norm(h).relu()
+        between = plainly if edges is None else at_once
+        h = between(h, self.norm, self.activation, 0.0, self.training)
         h = h if mask is None else h * mask
         if edges is None:
             return self.conv.alone(h)
@@ -121,7 +124,7 @@ class RevGAT(GNN):
             GroupAddRev(nn.ModuleList(_Group(part, conv(part, hidden // groups, heads), norm) for _ in range(groups)))
             for _ in range(layers - 2)
         )
-        self.norm = make_norm(norm, width)
+        self.norm, self.activation = make_norm(norm, width), nn.ReLU()
         self.output = conv(width, out_dim, 1)
         self.groups, self.symmetric_norm, self.reads_labels = groups, symmetric_norm, label_inputs
         self.stepwise = not (symmetric_norm or label_inputs)
@@ -148,7 +151,7 @@ class RevGAT(GNN):
         h = self._first(x, edges, adj.num_nodes, label_inputs, roots)
         with torch.autocast(x.device.type, enabled=False):  # a rounded block is not the inverse of its inverse
             h = self.enter(h)
-            mask = self._mask(h)
+            mask = dropout(torch.ones_like(h), self.dropout, True) if self.training and self.dropout else None
             block: Any
             for block in self.blocks:
                 block.disable = not torch.is_grad_enabled()  # it frees its input's memory, which inference forbids
@@ -196,14 +199,17 @@ class RevGAT(GNN):
     ) -> Tensor:
         x = self.enter(x)
         if edges is not None:  # behind the encoder `train.dropout` has this place
-            x = F.dropout(x, self.feature_dropout, self.training)
+            x = dropout(x, self.feature_dropout, self.training)
         if self.reads_labels:
             x = torch.cat([x, x.new_zeros(len(x), self.out_dim) if label_inputs is None else label_inputs.to(x)], 1)
-        x = F.dropout(self.input_norm(x), self.input_dropout, self.training)
-        return self.input.alone(x) if edges is None else self.input(x, edges, targets, roots=roots)
+        x = self.input_norm(x)
+        if edges is None:
+            return self.input.alone(F.dropout(x, self.input_dropout, self.training))
+        return self.input(dropout(x, self.input_dropout, self.training), edges, targets, roots=roots)
 
     def _last(self, h: Tensor, edges: Tensor | None, targets: int, roots: Roots | None = None) -> Tensor:
-        h = F.dropout(self.norm(h).relu(), self.dropout, self.training)
+        between = plainly if edges is None else at_once
+        h = between(h, self.norm, self.activation, self.dropout, self.training)
         return self.output.alone(h) if edges is None else self.output(h, edges, targets, roots=roots)
 
     def _edges(self, adj: Adjacency, h: Tensor) -> Tensor:

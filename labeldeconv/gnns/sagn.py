@@ -13,7 +13,10 @@ from torch import Tensor, nn
 from torch_geometric.nn import MLP
 
 from labeldeconv.gnns.base import GNN, ROW_NORMALISED, register, require
+from labeldeconv.gnns.hidden import Between, at_once, plainly, through
 from labeldeconv.gnns.label_branch import LabelBranch
+from labeldeconv.propagation.dropout import hops_first
+from labeldeconv.propagation.hop_sum import hop_sum
 
 
 @register("sagn")
@@ -60,7 +63,7 @@ class SAGN(GNN):
         self.attend_self = nn.Linear(hidden, 1, bias=False)
         self.attend_hop = nn.Linear(hidden, 1, bias=False)
         self.residual = nn.Linear(in_dim, hidden, bias=False)
-        self.norm = nn.BatchNorm1d(hidden)
+        self.norm, self.activation = nn.BatchNorm1d(hidden), nn.ReLU()
         self.head = MLP([hidden] * mlp_layers + [out_dim], dropout=dropout, norm="batch_norm")
         self.labels = LabelBranch(out_dim, hidden, label_layers, dropout, label_dropout) if label_hops else None
         self.dropout, self.input_dropout, self.attention_dropout = dropout, input_dropout, attention_dropout
@@ -82,18 +85,19 @@ class SAGN(GNN):
 
     def forward(self, hop_features: Tensor, label_inputs: Tensor | None = None) -> Tensor:
         """Rows (b, h, d) of hop features, and (b, c) of label inputs, to logits (b, c)."""
-        x = F.dropout(hop_features, self.input_dropout, self.training)
-        z = torch.stack([mlp(x[:, i]) for i, mlp in enumerate(self.mlps)], dim=1)  # (b, h, hidden)
-        scores = F.leaky_relu(self.attend_self(z[:, :1]) + self.attend_hop(z), 0.2)  # (b, h, 1)
+        x = hops_first(hop_features, self.input_dropout, self.training)  # (h, b, d)
+        z = [through(mlp, x_i) for mlp, x_i in zip(self.mlps, x, strict=True)]  # h times (b, hidden)
+        own = self.attend_self(z[0])
+        scores = F.leaky_relu(torch.cat([own + self.attend_hop(z_i) for z_i in z], 1), 0.2)  # (b, h)
         weights = F.dropout(scores.softmax(1), self.attention_dropout, self.training)
-        out = self._head((weights * z).sum(1), x[:, 0])
+        out = self._head(hop_sum(weights, z), x[0], at_once)
         return out if self.labels is None or label_inputs is None else out + self.labels(label_inputs)
 
     def psi(self, x: Tensor) -> Tensor:
         """Features (b, d) to logits (b, c): hop 0 alone, whose attention is then 1."""
         x = F.dropout(x, self.input_dropout, self.training)
-        return self._head(self.mlps[0](x), x)
+        return self._head(self.mlps[0](x), x, plainly)
 
-    def _head(self, z: Tensor, x: Tensor) -> Tensor:
-        h = self.norm(z + self.residual(x)).relu()
-        return self.head(F.dropout(h, self.dropout, self.training))
+    def _head(self, z: Tensor, x: Tensor, between: Between) -> Tensor:
+        h = between(z + self.residual(x), self.norm, self.activation, self.dropout, self.training)
+        return through(self.head, h) if between is at_once else self.head(h)

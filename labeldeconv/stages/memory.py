@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import ctypes
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 MIB = 1 << 20
+TRIM_THRESHOLD, MMAP_MAX = -1, -4  # numbers of mallopt(3)
+_keeping: list[bool] = []  # not empty inside `freed_memory_kept`
 LIMITS = (("memory.max", "memory.current"), ("memory/memory.limit_in_bytes", "memory/memory.usage_in_bytes"))
 
 
@@ -82,6 +86,29 @@ def return_freed_memory() -> None:
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None)  # glibc alone has it
     if trim is not None:
         trim(0)
+
+
+@contextmanager
+def freed_memory_kept() -> Iterator[None]:
+    """Let the process keep what it frees, inside this block, and use it again.
+
+    glibc returns every large array to the system at once, and gets the next one page by page, each cleared: doubling
+    70 MB took 52 ms, of which 44 went into that. What was kept is given back at the end. Elsewhere it does nothing.
+    """
+    change = getattr(ctypes.CDLL(None), "mallopt", None)  # glibc alone has it
+    if change is None or _keeping:
+        yield
+        return
+    _keeping.append(True)
+    change(MMAP_MAX, 0)
+    change(TRIM_THRESHOLD, -1)
+    try:
+        yield
+    finally:
+        change(MMAP_MAX, 1 << 16)  # glibc's own values
+        change(TRIM_THRESHOLD, 1 << 17)
+        _keeping.clear()
+        return_freed_memory()
 
 
 def _accelerators() -> tuple[Any, int] | None:

@@ -133,7 +133,11 @@ class ClusterFeed:
 
 
 class RowFeed:
-    """Rows (b, h, d) of hop features [X, A-hat X, ..., A-hat^N X], propagated once into a memory map."""
+    """Rows (b, h, d) of hop features [X, A-hat X, ..., A-hat^N X], propagated once into a memory map.
+
+    Nodes that make one batch are the same rows in every epoch: the last two such batches are kept, those of training
+    and of validation, hop by hop, as GNNs multiply them.
+    """
 
     def __init__(
         self, features: np.ndarray, adj: Adjacency, hops: int, batch_rows: int, folder: Path, device: torch.device
@@ -141,19 +145,32 @@ class RowFeed:
         self.label_inputs: np.ndarray | None = None
         self.adj, self.batch_rows, self.device = adj, batch_rows, device
         self.rows = hop_features(features, adj, hops, folder)
+        self._kept: list[tuple[np.ndarray, Tensor]] = []
 
     def batches(self, nodes: np.ndarray, generator: np.random.Generator) -> Iterator[Batch]:
         """Random batches of at most `batch_rows` nodes, read in the order of the file while the one before trains."""
-        for ids, x in ahead(self._read, _shuffled(nodes, self.batch_rows, generator)):
+        parts = _shuffled(nodes, self.batch_rows, generator)
+        for ids, x in map(self._keep, parts) if len(nodes) <= self.batch_rows else ahead(self._read, parts):
             yield Batch(ids, partial(self._logits, ids=ids, x=x))
 
     def predict(self, gnn: GNN, nodes: np.ndarray) -> Tensor:
         """Logits (m, c), block by block."""
+        if len(nodes) <= self.batch_rows:
+            return self._logits(gnn, *self._keep(nodes))
         blocks = (nodes[i : i + self.batch_rows] for i in range(0, len(nodes), self.batch_rows))
         return torch.cat([self._logits(gnn, ids, x) for ids, x in ahead(self._read, blocks)])
 
     def _read(self, ids: np.ndarray) -> tuple[np.ndarray, Tensor]:
         return ids, torch.from_numpy(read_rows(self.rows, ids)).to(self.device)
+
+    def _keep(self, ids: np.ndarray) -> tuple[np.ndarray, Tensor]:
+        """The rows of a batch that is all its nodes have, read once."""
+        found = [kept for kept in self._kept if np.array_equal(kept[0], ids)]
+        if not found:
+            _, x = self._read(ids)
+            found = [(ids, x.transpose(0, 1).contiguous().transpose(0, 1))]
+        self._kept = [*(kept for kept in self._kept if kept is not found[0])][-1:] + found
+        return found[0]
 
     def _logits(self, gnn: GNN, ids: np.ndarray, x: Tensor) -> Tensor:
         return gnn(x) if self.label_inputs is None else gnn(x, _tensor(self.label_inputs[ids], self.device))

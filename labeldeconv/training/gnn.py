@@ -9,6 +9,7 @@ import itertools
 import json
 import math
 from collections.abc import Iterator
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -32,7 +33,7 @@ from labeldeconv.propagation.outofcore import block_bytes
 from labeldeconv.settings.models import GNNConfig, MetricName, RegressionLoss
 from labeldeconv.stages.files import write_array, write_text
 from labeldeconv.stages.keys import Idle, Reads, Younger
-from labeldeconv.stages.memory import MIB
+from labeldeconv.stages.memory import MIB, free_memory_mib, freed_memory_kept
 from labeldeconv.stages.memory_limit import check_room
 from labeldeconv.stages.stage import Artefact, Folder, stage
 from labeldeconv.training.checkpoint import Checkpoint
@@ -93,7 +94,7 @@ class KeptGNN:
     content_key: str
 
 
-@stage(version=4)  # 4: keeps the labels that feed a label branch
+@stage(version=5)  # 5: GAMLP, SAGN, GAT and RevGAT draw their dropout by hashes
 def gnn(
     out: Folder,
     features: HasValues,
@@ -132,13 +133,16 @@ def gnn(
         take_fitting(model, start.weights, out.label)
     elif start is not None:
         model.load_state_dict(load_file(start.head))
-    check_room(out.label, gnn_bytes(model, graph, settings), "gnn.batching=neighbors, or a GNN fed by rows (sagn)")
+    needed = gnn_bytes(model, graph, settings)
+    check_room(out.label, needed, "gnn.batching=neighbors, or a GNN fed by rows (sagn)")
     values = edge_values(edges, model.edge_dim) if model.edge_dim else None
     feed = _feed(model, x, graph.edges, graph.num_nodes, values, settings, out.path, device)
     if inductive:
         feed = _inductive_feed(model, x, graph, values, feed, settings, out.path, device)
     soft = None if taught is None else SoftLabels(taught.Y.values, taught.ids, taught.weight)
-    return train_gnn(model, feed, task, graph.known_labels, graph.split, settings, seed, out, soft)
+    roomy = needed / MIB < (free_memory_mib() or 0.0) / 4  # what is freed and kept may not fit what is asked for next
+    with freed_memory_kept() if roomy else nullcontext():
+        return train_gnn(model, feed, task, graph.known_labels, graph.split, settings, seed, out, soft)
 
 
 def take_fitting(model: GNN, weights: Path, label: str) -> None:

@@ -65,7 +65,7 @@ SAMPLING = ("batch_nodes", "part_nodes", "fanout", "max_neighbors", "gnn_lr")
 Kind = Literal["gas", "sage"]
 
 
-@stage(version=3)
+@stage(version=4)  # 4: GAT and RevGAT draw their dropout by hashes
 def joint(
     out: Folder,
     kind: Kind,
@@ -146,7 +146,7 @@ class HasHead(Protocol):
         ...
 
 
-@stage(version=1)
+@stage(version=2)  # 2: as joint
 def joint_head(
     out: Folder,
     kind: Kind,

@@ -1,5 +1,7 @@
 """Memory: peaks since a reset, of the process and of accelerators, and what is free in a container."""
 
+import ctypes
+import resource
 import sys
 
 import numpy as np
@@ -8,6 +10,7 @@ import torch
 
 from labeldeconv.stages.memory import (
     free_memory_mib,
+    freed_memory_kept,
     peak_accelerator_mib,
     peak_memory_mib,
     reset_peak_memory,
@@ -100,3 +103,28 @@ def test_the_whole_is_the_machine_s_or_the_container_s(tmp_path):
     assert total_memory_mib(tmp_path) == whole
     (tmp_path / "memory.max").write_text(f"{10 << 20}\n")
     assert total_memory_mib(tmp_path) == 10.0
+
+
+def faults(work) -> int:
+    """Pages that the system had to hand out meanwhile."""
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+    work()
+    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
+
+
+@pytest.mark.skipif(not hasattr(ctypes.CDLL(None), "mallopt"), reason="not glibc")
+def test_freed_memory_is_kept_inside_and_given_back_after():
+    def allocate():
+        torch.full((80 << 17,), 1.5, dtype=torch.float64)  # 80 MiB: 20,480 pages
+
+    before = resident_memory_mib()
+    with freed_memory_kept():
+        allocate()
+        assert faults(allocate) < 2000
+        with freed_memory_kept():  # an inner one changes nothing
+            pass
+        assert faults(allocate) < 2000
+        assert resident_memory_mib() > before + 70
+    assert resident_memory_mib() < before + 20
+    allocate()
+    assert faults(allocate) > 10_000

@@ -11,7 +11,7 @@ from labeldeconv.gnns.gcn import GCN
 from labeldeconv.graph.attributed import edges_among
 from labeldeconv.propagation.adjacency import Adjacency, propagate
 from labeldeconv.settings.models import AdjacencyConfig, GNNConfig
-from labeldeconv.training.feed import GraphFeed, InductiveFeed, make_feed
+from labeldeconv.training.feed import GraphFeed, InductiveFeed, RowFeed, make_feed
 from tests.samples import random_edges
 
 n, d, c = 40, 5, 3
@@ -145,3 +145,29 @@ def test_inductive_batches_know_the_train_nodes_alone():
     torch.testing.assert_close(batch.logits(gnn), gnn(torch.from_numpy(X[nodes]), view)[[2, 0]])
     torch.testing.assert_close(feed.predict(gnn, np.arange(n)), gnn(torch.from_numpy(X), whole))
     assert feed.adj is whole
+
+
+def test_rows_of_a_single_batch_are_read_once(tmp_path, monkeypatch):
+    """Train and validation rows alternate and are both kept; a third set is read, and several batches always are."""
+    adj, nodes, reads = Adjacency.from_edges(EDGES, n), np.arange(n), []
+    feed = RowFeed(X, adj, 2, 25, tmp_path, CPU)
+    monkeypatch.setattr(
+        "labeldeconv.training.feed.read_rows", lambda rows, ids: reads.append(len(ids)) or rows[ids].astype(np.float32)
+    )
+    rows = torch.from_numpy(np.stack(list(propagate(adj, X, 2)), axis=1)).flatten(1)
+    close = {"atol": 2e-3, "rtol": 1e-3}
+
+    def echo(x):
+        return x.flatten(1)
+
+    for _ in range(3):
+        (batch,) = feed.batches(nodes[:25], np.random.default_rng(0))
+        torch.testing.assert_close(batch.logits(echo), rows[batch.ids], **close)
+        torch.testing.assert_close(feed.predict(echo, nodes[25:]), rows[25:], **close)
+    assert reads == [25, 15]
+    feed.predict(echo, nodes[:3])
+    assert reads == [25, 15, 3]
+    for _ in range(2):
+        found = [i for batch in feed.batches(nodes, np.random.default_rng(0)) for i in batch.ids]
+        assert sorted(found) == nodes.tolist()
+    assert reads == [25, 15, 3, 20, 20, 20, 20]
