@@ -18,7 +18,7 @@ from rich.text import Text
 from typer.core import TyperGroup
 
 from labeldeconv.cli.analyze import analyze
-from labeldeconv.cli.at_scale import encode, hops, plan
+from labeldeconv.cli.at_scale import encode, hops, plan, print_cluster_commands
 from labeldeconv.cli.doctor import doctor
 from labeldeconv.cli.elsewhere import export, push
 from labeldeconv.cli.housekeeping import cache
@@ -115,6 +115,8 @@ def fit(
     seed: Annotated[int | None, typer.Option(help="Seed of everything random.")] = None,
     hops: Hops = None,
     alpha: Alpha = None,
+    engine: Annotated[str | None, typer.Option(help="Who computes hop labels: local, or spark (extra).")] = None,
+    master: Annotated[str | None, typer.Option(help="Spark's master; default local-cluster[2,1,1024].")] = None,
     max_nodes: MaxNodes = None,
     max_memory: MaxMemory = None,
     out: Out = None,
@@ -139,6 +141,7 @@ def fit(
     """Train one method with one GNN and one seed; writes a run directory."""
     names = {"data": part_of(data, max_nodes), "method": method, "encoder__name": encoder, "gnn__name": gnn, "log": log}
     names |= {"start": None if start is None else str(start), "max_memory": max_memory}
+    names |= {"labels__engine": engine, "labels__master": master}
     from labeldeconv.runs.fit import fit_config, with_choices_of_fit
 
     settings = with_choices_of_fit(settings_of(config, sets, **names, seed=seed, **label_settings(alpha, hops)))
@@ -170,6 +173,8 @@ def fit(
         print_race(result.race)
     if result.gamma:
         console.print("gamma: " + ", ".join(f"{g:.3f}" for g in result.gamma))
+    if settings.labels.engine == "spark":
+        print_cluster_commands(result.run, settings)
     console.print(f"run directory: {result.run}", soft_wrap=True)
 
 

@@ -9,6 +9,7 @@ import typer
 
 from labeldeconv.cli.terminal import AsJson, Quiet, Sets, Trust, console, print_json, print_table, settings_of
 from labeldeconv.errors import ConfigError, nearest
+from labeldeconv.settings.models import Config
 
 STORES = ("float32", "uint16")
 ENGINE = "local: this machine, in memory. spark: a cluster, or a graph that is larger than the memory."
@@ -103,6 +104,23 @@ def encode(
     size = f"{told['nodes']:,} texts, features of {told['dim']} numbers"
     console.print(f"{out}: {size} by {told['engine']} ({took})", soft_wrap=True, highlight=False, markup=False)
     return None
+
+
+def print_cluster_commands(run: Path, settings: Config) -> None:
+    """What a cluster would be told for the same steps on tables that no machine holds."""
+    adjacency, labels = settings.labels.adjacency, settings.labels
+    options = [f"--hops {labels.hops if labels.hops is not None else settings.gnn.layers}", f"--store {labels.store}"]
+    options += [] if adjacency.normalization == "row" else [f"--normalization {adjacency.normalization}"]
+    options += ["--self-loops"] if adjacency.self_loops else []
+    options += [] if adjacency.undirected else ["--directed"]
+    spark = "--engine spark --master spark://HOST:7077"
+    lines = [
+        "the same on a cluster (docs/distributed.md):",
+        f"  labeldeconv hops {spark} --nodes NODES --edges EDGES --out K {' '.join(options)}",
+        f"  labeldeconv encode {spark} --run {run} --texts NODES --out X",
+    ]
+    for line in lines:
+        console.print(line, soft_wrap=True, highlight=False, markup=False)
 
 
 def plan(

@@ -11,20 +11,61 @@ import json
 import shutil
 import time
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 
 from labeldeconv.errors import ConfigError, DataError
-from labeldeconv.labels.hops import write_hop_labels
+from labeldeconv.graph.attributed import AttributedGraph
+from labeldeconv.labels.hops import HopLabels, write_hop_labels
+from labeldeconv.labels.pseudo import Labels
 from labeldeconv.lake.parquet import ROWS, complete, read_graph, write_rows
-from labeldeconv.lake.tables import ASKED, DONE, WORK, Cluster, HopTables, path_of, refuse_other
+from labeldeconv.lake.tables import ASKED, DONE, SUCCESS, WORK, Cluster, HopTables, path_of, refuse_other
 from labeldeconv.propagation.adjacency import Adjacency
 from labeldeconv.propagation.fixed_point import dequantize, quantize
+from labeldeconv.settings.models import AdjacencyConfig
 from labeldeconv.stages.files import map_array, write_json
+from labeldeconv.stages.keys import Idle, Reads
+from labeldeconv.stages.stage import Folder, stage
 
+TABLES = "tables"  # the folder of Y and edges as Parquet, for Spark
 ENGINES = ("local", "spark")
 STORE = "K.npy"
+EDGES = 1 << 22  # of a file of edges
+
+
+@stage(version=1)
+def hops_by_spark(
+    out: Folder,
+    Y: Labels,
+    graph: Annotated[AttributedGraph, Reads("edges", "num_nodes")],
+    adjacency: AdjacencyConfig,
+    number: int,
+    store: str = "uint16",
+    backward: bool = False,
+    cluster: Annotated[Cluster | None, Idle] = None,
+) -> HopLabels:
+    """The stage `hops` (Algorithm 1, line 4) by Spark: a stage of its own, since results are equal to 1e-6 only.
+
+    A killed attempt leaves its tables and complete hops in the stage's folder, and the next one goes on from them.
+    """
+    tables, made = out.path / TABLES, out.path / "K"
+    if not (tables / SUCCESS).exists():
+        shutil.rmtree(tables, ignore_errors=True)
+        for part, lo in enumerate(range(0, graph.num_nodes, ROWS)):
+            some = Y.values[lo : lo + ROWS]
+            write_rows(tables / "nodes", part, {"id": np.arange(lo, lo + len(some))}, np.asarray(some, np.float32))
+        for part, lo in enumerate(range(0, max(1, graph.edges.shape[1]), EDGES)):
+            source, target = (np.ascontiguousarray(ends[lo : lo + EDGES], np.int64) for ends in graph.edges)
+            write_rows(tables / "edges", part, {"source": source, "target": target})
+        complete(tables)
+    nodes, edges = str(tables / "nodes"), str(tables / "edges")
+    asked = HopTables(nodes, edges, number, adjacency, store, backward, label="values")
+    hops_of_tables(asked, str(made), "spark", cluster)
+    (made / STORE).replace(out.path / "values.npy")
+    shutil.rmtree(made)
+    shutil.rmtree(tables)
+    return HopLabels(np.load(out.path / "values.npy", mmap_mode="r", allow_pickle=False))
 
 
 def hops_of_tables(

@@ -148,17 +148,19 @@ def read_texts(url: str, id: str, text: str) -> tuple[int, Iterator[tuple[np.nda
     return n, lots()
 
 
-def write_rows(folder: Path, number: int, columns: Mapping[str, np.ndarray], values: np.ndarray) -> None:
+def write_rows(folder: Path, number: int, columns: Mapping[str, np.ndarray], values: np.ndarray | None = None) -> None:
     """One Parquet file of a folder, whole or not there: columns (m,) and `values` (m, c) as lists of float32."""
     folder.mkdir(parents=True, exist_ok=True)
     path = _part(folder, number)
     temporary = path.with_name(f".{path.name}.tmp")
-    c = values.shape[1]
-    block = dict(columns) | {f"v{k}": np.ascontiguousarray(column) for k, column in enumerate(values.T)}
-    lists = f"[{', '.join(f'v{k}' for k in range(c))}]::FLOAT[{c}] AS values"
+    block, chosen = dict(columns), [_quoted(name) for name in columns]
+    if values is not None:
+        block |= {f"v{k}": np.ascontiguousarray(column) for k, column in enumerate(values.T)}
+        c = values.shape[1]
+        chosen.append(f"[{', '.join(f'v{k}' for k in range(c))}]::FLOAT[{c}] AS values")
     with duckdb.connect() as con:
         con.register("block", block)
-        select = f"SELECT {', '.join(_quoted(name) for name in columns)}, {lists} FROM block"
+        select = f"SELECT {', '.join(chosen)} FROM block"
         con.execute(f"COPY ({select}) TO {_literal(str(temporary))} (FORMAT parquet, COMPRESSION zstd)")
     temporary.replace(path)
 

@@ -11,9 +11,11 @@ from labeldeconv.errors import ConfigError
 from labeldeconv.graph.attributed import AttributedGraph
 from labeldeconv.labels.gamma import gamma as choose_gamma
 from labeldeconv.labels.hop_heads import shares_of_heads
+from labeldeconv.labels.hop_tables import hops_by_spark
 from labeldeconv.labels.hops import HopLabels, hops
 from labeldeconv.labels.pseudo import Labels, pseudo
 from labeldeconv.labels.targets import HopTargets, InverseTargets
+from labeldeconv.lake.tables import Cluster
 from labeldeconv.methods.base import Complexity, Learned, Run, Work, method
 from labeldeconv.progress import logger
 from labeldeconv.settings.models import Config
@@ -39,7 +41,7 @@ def algorithm_1(run: Run, alpha: float, X: Features | None = None, name: str = "
     # 3  Pre-processing phase
     # 4  compute K_i = A-hat^i Y, i = 0..N
     N = run.hops if alpha > 0 else 0  # without inverse labels only K_0 = Y is read
-    K = hops.called(f"hops{name}")(Y, graph, labels.adjacency, N, run.label_store)
+    K = hop_labels_of(run, f"hops{name}", Y, N)
 
     # Beyond the paper: gamma chosen on the validation nodes (labels/gamma.py). All of it on K_0 is WO/LD.
     gamma = None
@@ -80,7 +82,7 @@ def _hop_targets(run: Run, Y: Labels, K: HopLabels, name: str) -> HopTargets:
     labels, backward = run.settings.labels, None
     if not labels.adjacency.undirected:
         N = K.values.shape[1] - 1
-        backward = hops.called(f"hops back{name}")(Y, run.graph, labels.adjacency, N, run.label_store, backward=True)
+        backward = hop_labels_of(run, f"hops back{name}", Y, N, backward=True)
     own = run.graph.train_labels if labels.own == "known" else None
     return HopTargets(K, run.task, backward, own, labels.hop_weights)
 
@@ -92,6 +94,15 @@ def _rounds(run: Run, alpha: float, heads: bool = False) -> Learned:
     for number in range(1, rounds):
         X = algorithm_1(run, alpha, X, f" {number}", heads).features
     return algorithm_1(run, alpha, X, heads=heads)
+
+
+def hop_labels_of(run: Run, label: str, Y: Labels, number: int, backward: bool = False) -> HopLabels:
+    """K_0 ... K_number of Y on the training graph, by the engine that is set; K_0 alone needs none."""
+    labels = run.settings.labels
+    if labels.engine == "local" or number == 0:
+        return hops.called(label)(Y, run.graph, labels.adjacency, number, run.label_store, backward)
+    asked = (Y, run.graph, labels.adjacency, number, run.label_store, backward, Cluster(labels.master))
+    return hops_by_spark.called(label)(*asked)
 
 
 def _work(graph: AttributedGraph, settings: Config, hops: int) -> Work:

@@ -124,6 +124,11 @@ class LabelConfig(Settings):
     """The A-hat of K_i = A-hat^i Y."""
     store: Literal["uint16", "float32"] = "uint16"
     """How K is kept on disk: fixed point (half the memory, at most 7.7e-6 off per hop), or float32."""
+    engine: Literal["local", "spark"] = "local"
+    """Who computes K: this machine, or Spark (extra 'spark') at `master`; equal to 1e-6, and so kept apart."""
+    master: Annotated[str, Field(json_schema_extra=UNKEYED)] = "local-cluster[2,1,1024]"
+    """Spark's master: 'local-cluster[WORKERS,CORES,MIB]' on this machine, 'spark://HOST:7077', ... Changes no result
+    beyond 1e-6."""
 
 
 class TrainConfig(Settings):

@@ -4,11 +4,16 @@ import duckdb
 import numpy as np
 import pytest
 
+from labeldeconv import fit
 from labeldeconv.errors import ConfigError, DataError
+from labeldeconv.labels import hop_tables
 from labeldeconv.labels.hop_tables import hops_of_tables
 from labeldeconv.labels.hops import hop_labels
 from labeldeconv.lake.tables import HopTables
+from tests.lake.test_spark import java
 from tests.samples import random_edges, write_parquet
+
+__all__ = ["java"]  # a fixture
 
 
 @pytest.fixture
@@ -89,3 +94,35 @@ def test_what_is_not_accepted(tmp_path, tables):
     with pytest.raises(DataError, match="'labels' is missing; did you mean 'label'"):
         hops_of_tables(HopTables(asked.nodes, asked.edges, 1, label="labels"), str(tmp_path / "K"))
     assert not (tmp_path / "K").exists()
+
+
+@pytest.mark.spark
+def test_a_fit_takes_its_hop_labels_from_spark(java, tmp_path):
+    """Features of both engines are those of one K: in fixed point it is equal to the bit, but the stage is another."""
+    runs = {}
+    for engine in ("local", "spark"):
+        settings = {"encoder": "tiny", "train__epochs": 1, "gnn__epochs": 2, "labels__engine": engine}
+        runs[engine] = fit("planted:60", **settings, labels__master="local[2]", out=tmp_path / engine)
+    local, spark = runs["local"], runs["spark"]
+    assert local.stages["hops"] != spark.stages["hops"]
+    assert local.stages["pseudo"] == spark.stages["pseudo"]
+    np.testing.assert_array_equal(spark.features, local.features)
+
+
+def test_a_killed_attempt_of_the_stage_goes_on(tmp_path, monkeypatch):
+    """The tables of the first attempt stay as they are, so that Spark knows its own folder again."""
+    asked = []
+
+    def killed(tables, out, engine, cluster):
+        asked.append(tables.question())
+        if len(asked) == 1:
+            raise KeyboardInterrupt
+        return hops_of_tables(tables, out)
+
+    monkeypatch.setattr(hop_tables, "hops_of_tables", killed)
+    settings = {"encoder": "tiny", "train__epochs": 1, "gnn__epochs": 2, "cache": tmp_path / "cache"}
+    with pytest.raises(KeyboardInterrupt):
+        fit("planted:40", labels__engine="spark", out=tmp_path / "a", **settings)
+    spark = fit("planted:40", labels__engine="spark", out=tmp_path / "a", **settings)
+    assert asked[0] == asked[1]
+    np.testing.assert_array_equal(spark.features, fit("planted:40", out=tmp_path / "b", **settings).features)
