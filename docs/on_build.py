@@ -1,11 +1,13 @@
-"""What the site has beyond the documents: the package's version, and pages of the sources that documents link to.
+"""What the site has beyond the documents: the package's version, pages of notebooks, and of linked sources.
 
     make docs        # mkdocs.yml names this file under `hooks`
 
 A document links to a source file as `[name](../labeldeconv/name.py)`, which works where the repository is browsed. A
-site holds documents alone, so each such file becomes a page of the site and the link leads there.
+site holds documents alone, so each such file becomes a page of the site and the link leads there. A notebook becomes a
+page of its text, code and outputs, with links that are checked as all others are; the file itself stands beside it.
 """
 
+import json
 import os
 import posixpath
 import re
@@ -31,7 +33,10 @@ def on_config(config: MkDocsConfig) -> MkDocsConfig:
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
-    """Add a page for every file of the repository that a document links to."""
+    """Add a page for every notebook, and for every file of the repository that a document links to."""
+    for book in [file for file in files if file.src_uri.endswith(".ipynb")]:
+        content = notebook_page(book.content_string, posixpath.basename(book.src_uri))
+        files.append(File.generated(config, book.src_uri.replace(".ipynb", ".md"), content=content))
     documents = [file for file in files.documentation_pages() if file.src_uri.endswith(".md")]
     found = {_outside(link, file) for file in documents for link in UPWARDS.findall(file.content_string)}
     for path in sorted(path for path in found if path is not None):
@@ -44,6 +49,20 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     return files
 
 
+def notebook_page(text: str, name: str) -> str:
+    """A notebook as Markdown: code with what it printed below it, and the file to take home."""
+    parts = []
+    for cell in json.loads(text)["cells"]:
+        source = "".join(cell["source"])
+        if cell["cell_type"] == "markdown":
+            parts.append(source.replace(".ipynb)", ".md)"))
+            continue
+        parts.append(f"````python\n{source}\n````")
+        printed = "".join("".join(part["text"]) for part in cell["outputs"]).rstrip()
+        parts += [f"````text\n{printed}\n````"] if printed else []
+    return "\n\n".join([*parts, f"[The notebook]({name})"]) + "\n"
+
+
 def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
     """Lead links to files of the repository to their pages."""
     up = "../" * page.file.src_uri.count("/")
@@ -52,7 +71,7 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
         path = _outside(found[1], page.file)
         return found[0] if path is None else f"]({up}source/{path}.md)"
 
-    return UPWARDS.sub(led, markdown)
+    return UPWARDS.sub(led, markdown.replace(".ipynb)", ".md)") if page.file.generated_by is None else markdown)
 
 
 def _outside(link: str, file: File) -> str | None:
