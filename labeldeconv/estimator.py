@@ -25,7 +25,7 @@ from labeldeconv.errors import ConfigError, DataError
 from labeldeconv.gnns.architecture import Architecture
 from labeldeconv.gnns.base import GNN
 from labeldeconv.graph.attributed import AttributedGraph
-from labeldeconv.graph.task import Task
+from labeldeconv.graph.task import RegressionTask, Task
 from labeldeconv.graph.texts import Texts
 from labeldeconv.prediction.explanation import Explanation
 from labeldeconv.prediction.predictor import Predicted, Predictor
@@ -122,13 +122,17 @@ class LabelDeconvolution:
         edges: Iterable[tuple[Any, Any]] = (),
         **given: Any,
     ) -> np.ndarray:
-        """Class numbers (n,) of all nodes, or labels (n, c) of a multi-label task; None is the graph of `fit`.
+        """Class numbers (n,) of all nodes, labels (n, c) of a multi-label task, or numbers (n, c) of a regression.
+
+        None is the graph of `fit`.
 
         With `texts`, or another argument of `Predictor.predict`, those of new nodes of that graph (m,) instead.
         """
         if texts is not None or given:
             return self._new(texts, edges, given).numbers
         logits = self.decision_function(graph)
+        if isinstance(self._task, RegressionTask):
+            return self._task.values(logits)
         return logits.argmax(1) if self._task.kind == "multiclass" else (logits > 0).astype(np.int8)
 
     def predict_proba(
@@ -139,7 +143,13 @@ class LabelDeconvolution:
         edges: Iterable[tuple[Any, Any]] = (),
         **given: Any,
     ) -> np.ndarray:
-        """Probabilities (n, c) of all nodes; with `texts` those of new nodes (m, c), which are calibrated."""
+        """Probabilities (n, c) of all nodes; with `texts` those of new nodes (m, c), which are calibrated.
+
+        A regression has none and is refused.
+        """
+        self._check_fitted()
+        if self._task.kind == "regression":
+            raise ConfigError("predict_proba: the labels are numbers, which have no probabilities; `predict` has them")
         if texts is not None or given:
             return self._new(texts, edges, given).probabilities
         return self._task.probabilities(torch.from_numpy(np.array(self.decision_function(graph)))).numpy()
@@ -153,7 +163,10 @@ class LabelDeconvolution:
         return self.predictor_.explain(node, **given)
 
     def decision_function(self, graph: AttributedGraph | None = None) -> np.ndarray:
-        """Logits (n, c) of all nodes of the graph of `fit`, or of another one, which is encoded first."""
+        """Logits (n, c) of all nodes of the graph of `fit`, or of another one, which is encoded first.
+
+        Those of a regression are in standard units.
+        """
         self._check_fitted()
         if graph is None or self._is_own(graph):
             return self.run_.logits

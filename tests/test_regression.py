@@ -4,20 +4,34 @@ import hashlib
 import json
 from dataclasses import replace
 
+import duckdb
 import numpy as np
 import pytest
+from safetensors.numpy import load_file
 from sklearn.metrics import mean_absolute_error, r2_score
 
-from labeldeconv import AttributedGraph, Split, Texts, fit, planted
+from labeldeconv import AttributedGraph, LabelDeconvolution, Predictor, Split, Texts, compare, fit, planted
+from labeldeconv.analysis.advice import advise
+from labeldeconv.analysis.bias import before_training
+from labeldeconv.analysis.card import data_card
 from labeldeconv.errors import ConfigError, DataError
 from labeldeconv.gnns.base import GNNS
 from labeldeconv.graph.task import Task
 from labeldeconv.labels.gamma import choose_gamma
 from labeldeconv.labels.hops import hop_labels, write_hop_labels
 from labeldeconv.methods.base import METHODS
+from labeldeconv.prediction.pushed import CARD
 from labeldeconv.propagation.adjacency import Adjacency
 from labeldeconv.runs.directory import RunDirectory
-from tests.samples import random_edges
+from labeldeconv.runs.ensemble import ensemble
+from labeldeconv.runs.export import export_run
+from labeldeconv.runs.verification import verify_run
+from labeldeconv.serving.messages import PredictedNode, answered
+from labeldeconv.settings.models import Config
+from labeldeconv.sharing.repository import write_repository
+from labeldeconv.stages.files import sealed
+from labeldeconv.training import gnn as loop
+from tests.samples import interrupt, random_edges
 
 QUICK = {
     "encoder": "tiny", "encoder__max_tokens": 8, "train__epochs": 1, "gnn__epochs": 3, "gnn__hidden": 8,
@@ -221,3 +235,116 @@ def test_pyg_gives_numbers_where_they_are_asked_for():
     np.testing.assert_allclose(graph.labels, data.y.numpy())
     with pytest.raises(DataError, match=r"whole numbers expected, got 30 others.*task='regression' takes numbers"):
         AttributedGraph.from_pyg(data, texts)
+
+
+@pytest.fixture(scope="module")
+def finished(graph, cache, tmp_path_factory):
+    """A run of LD on two targets."""
+    return run(graph, cache, tmp_path_factory.mktemp("runs") / "ld", method="ld", gnn="gcn")
+
+
+def test_new_nodes_get_numbers_in_the_unit_of_the_labels(finished, graph, tmp_path):
+    """A copy of an old node with its edges is predicted as a pass of the GNN over the grown graph would."""
+    predictor = Predictor.load(finished.run)
+    told = predictor.predict([graph.texts[0], "nothing known"], edges=[("new-0", "1"), ("new-0", "2")])
+    assert (told.by, told.probabilities.shape, told.numbers.shape) == (["gnn", "psi"], (2, 0), (2, 2))
+    assert 50 < told.numbers.mean() < 150
+    assert told.classes == told.numbers.tolist()
+    unit = finished.targets
+    np.testing.assert_allclose(told.numbers, told.logits * np.array(unit["std"]) + np.array(unit["mean"]))
+    rows = duckdb.sql(f"FROM '{told.save(tmp_path / 'told.csv', features=False)}'").fetchnumpy()
+    assert list(rows) == ["id", "prediction_topic 0", "prediction_topic 1", "by"]
+    np.testing.assert_allclose(rows["prediction_topic 1"], told.numbers[:, 1])
+    answer = json.loads(answered(told, features=False))
+    assert answer["nodes"][0]["prediction"] == told.classes[0]
+    assert (answer["nodes"][0]["probability"], answer["nodes"][0]["probabilities"]) == (None, [])
+    PredictedNode.model_validate(answer["nodes"][1])
+
+
+def test_an_explanation_of_a_number_adds_up_in_its_unit(finished, graph):
+    told = Predictor.load(finished.run).explain("3", of="topic 1")
+    number = finished.values[3, 1]
+    assert told.logit == pytest.approx(number, rel=1e-5)
+    parts = told.own + told.others + told.gap + sum(n.contribution for n in told.neighbours)
+    assert parts == pytest.approx(number - told.baseline, abs=1e-3)
+    assert told.neighbours[0].label == pytest.approx(graph.labels[int(told.neighbours[0].id)].tolist())
+    assert Predictor.load(finished.run).explain("3").of == "topic 0"
+
+
+def test_exports_hold_numbers(finished, tmp_path):
+    table = duckdb.sql(f"FROM '{export_run(finished.run, tmp_path / 'out.parquet')}'").fetchnumpy()
+    assert list(table) == ["id", "features", "prediction_topic 0", "prediction_topic 1"]
+    np.testing.assert_allclose(table["prediction_topic 0"], finished.values[:, 0])
+    export_run(finished.run, tmp_path / "out.npy")
+    np.testing.assert_array_equal(np.load(tmp_path / "out.predictions.npy"), finished.values)
+    assert (tmp_path / "out.targets.txt").read_text() == "topic 0\ntopic 1\n"
+    assert not (tmp_path / "out.logits.npy").exists()
+    held = load_file(export_run(finished.run, tmp_path / "out.safetensors"))
+    np.testing.assert_array_equal(held["predictions"], finished.values)
+
+
+def test_scores_are_verified_and_runs_averaged(finished, graph, cache, tmp_path):
+    assert not verify_run(finished.run).problems
+    other = run(graph, cache, tmp_path / "pne", method="pne", gnn="gcn")
+    for metric in ("r2", "mae"):
+        runs = [run(graph, cache, tmp_path / f"{m}{metric}", method=m, gnn="gcn", metric=metric) for m in ("ld", "pne")]
+        found = ensemble([r.run for r in runs], tmp_path / f"together {metric}")
+        sign = 1 if metric == "r2" else -1
+        assert sign * found.val >= max(sign * r.val for r in runs) - 1e-6
+        assert sign * found.best.val == pytest.approx(max(sign * r.val for r in runs), rel=1e-5)
+        mean = sum(m.weight * r.values for m in found.members for r in runs if str(r.run) == m.run)
+        test = graph.split.test
+        of = {"r2": r2_score, "mae": mean_absolute_error}[metric]
+        assert found.test == pytest.approx(of(graph.labels[test], mean[test]), rel=1e-5)
+    with pytest.raises(DataError, match="judged by MAE"):
+        ensemble([other.run, runs[0].run])
+
+
+def test_the_estimator_predicts_numbers(finished, graph):
+    model = LabelDeconvolution.load(finished.run)
+    np.testing.assert_array_equal(model.predict(), finished.values)
+    assert model.score() == pytest.approx(finished.test)
+    assert model.predict(texts=["one"]).shape == (1, 2)
+    with pytest.raises(ConfigError, match="predict_proba: the labels are numbers"):
+        model.predict_proba()
+
+
+def test_a_pushed_model_knows_the_unit(finished, tmp_path):
+    pytest.importorskip("huggingface_hub")
+    folder = write_repository(finished.run, tmp_path / "pushed")
+    model, own = LabelDeconvolution.from_pretrained(folder), Predictor.load(finished.run)
+    np.testing.assert_allclose(model.predict(texts=["a text"]), own.predict(["a text"]).numbers, rtol=1e-5)
+    card = (folder / "README.md").read_text()
+    assert "| MAE | " in card
+    assert "node-regression" in card
+    held = json.loads((folder / CARD).read_text())
+    held["targets"]["std"] = [1.0]
+    (folder / CARD).write_text(json.dumps(sealed({k: v for k, v in held.items() if k != "checksum"})))
+    with pytest.raises(DataError, match="wrong; not written by"):
+        LabelDeconvolution.from_pretrained(folder)
+
+
+def test_a_comparison_shows_numbers_as_they_are(graph, cache, tmp_path):
+    words = {**QUICK, "seeds": 2, "metric": "mae", "out": tmp_path / "t", "cache": cache}
+    table = compare(graph, methods=["pne", "fne"], gnns=["gcn"], **words)
+    assert (table.metric, table.higher_is_better) == ("MAE", False)
+    cells = table.cells(table.rows[0])
+    assert cells[3] == f"{table.rows[0].test.mean:.4g} ± {table.rows[0].test.std:.4g}"
+
+
+def test_a_killed_fit_goes_on_and_gives_the_same(graph, tmp_path, monkeypatch):
+    words = {"method": "pne", "gnn": "gcn", "gnn__checkpoint_minutes": 0.0, "metric": "mae"}
+    straight = run(graph, tmp_path / "a", tmp_path / "straight", **words)
+    with monkeypatch.context() as patch:
+        interrupt(patch, loop, "_epoch", 3)
+        with pytest.raises(KeyboardInterrupt):
+            run(graph, tmp_path / "b", tmp_path / "resumed", **words)
+    resumed = run(graph, tmp_path / "b", tmp_path / "resumed", **words)
+    np.testing.assert_array_equal(resumed.logits, straight.logits)
+
+
+def test_inspect_says_what_is_there(graph):
+    card = data_card(graph)
+    assert (card["task"], card["classes"], card["labelled"], card["homophily"]) == ("regression", 2, 40, None)
+    assert before_training(graph, Config()).conflict is None
+    assert all("class" not in advice.finding for advice in advise(graph, Config()))

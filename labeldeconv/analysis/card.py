@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from labeldeconv.graph import missing
 from labeldeconv.graph.attributed import AttributedGraph
 from labeldeconv.graph.split import ROLES
 from labeldeconv.propagation.adjacency import Adjacency
@@ -50,15 +51,17 @@ def degrees(adj: Adjacency) -> np.ndarray:
 
 
 def labelled(graph: AttributedGraph) -> np.ndarray:
-    """Whether a label of a node (n,) is known; of a multi-label node, at least one."""
-    return np.asarray(graph.labels >= 0 if graph.task == "multiclass" else (graph.labels >= 0).any(1))
+    """Whether a label of a node (n,) is known; of several labels or numbers, at least one."""
+    return missing.labelled(graph.labels)
 
 
 def homophily(graph: AttributedGraph, adj: Adjacency | None = None) -> float | None:
     """Share of edges whose ends agree: same class, or mean Jaccard index of the positives (multi-label).
 
-    Edges with an unlabelled end do not count; the answer is None where no edge counts.
+    Edges with an unlabelled end do not count; the answer is None where no edge counts, and where labels are numbers.
     """
+    if graph.task == "regression":
+        return None
     adj = adj or Adjacency.from_edges(graph.edges, graph.num_nodes)
     rows = np.repeat(np.arange(graph.num_nodes), np.diff(adj.indptr))
     kept = rows < adj.indices

@@ -17,11 +17,13 @@ from safetensors import SafetensorError, safe_open
 
 from labeldeconv.analysis.known import known_architecture
 from labeldeconv.errors import DataError
+from labeldeconv.graph.metrics import NUMBERS
 from labeldeconv.graph.task import Task
 from labeldeconv.runs.directory import RunDirectory
 from labeldeconv.runs.spread import paired_p
 from labeldeconv.training.encoder import Head, LinearHead, PsiHead, psi_logits
 
+NEAR = 0.1  # standard deviations: numbers no further apart agree
 PAIRS = (
     ("ld", "wo-ld"),
     ("ld", "fne"),
@@ -38,7 +40,8 @@ class RunOutcome:
 
     Args:
         psi_test: None where the method has no psi, or its GNN is not known here.
-        agreement: share of nodes for which psi and the GNN name the same class (multi-label: the same labels).
+        agreement: share of nodes for which psi and the GNN name the same class (multi-label: the same labels; numbers:
+            less than a tenth of a standard deviation of the train labels apart).
         target_distance: || Y(gamma) - Y || / || Y || at the final gamma; None without inverse labels.
     """
 
@@ -76,8 +79,8 @@ class Outcome:
 
 def outcome(runs: Sequence[RunDirectory]) -> Outcome:
     """What came of the runs of a comparison, or of one run."""
-    differences = _differences(runs)
-    return Outcome(runs[0].result["metric"], [_run(run) for run in runs], differences, _verdict(differences))
+    differences, metric = _differences(runs), runs[0].result["metric"]
+    return Outcome(metric, [_run(run) for run in runs], differences, _verdict(differences, metric))
 
 
 def _run(run: RunDirectory) -> RunOutcome:
@@ -103,8 +106,11 @@ def _psi(run: RunDirectory) -> tuple[float | None, float | None]:
         told = str(error).splitlines()[0]
         raise DataError(f"{weights}: not the weights of psi of {run.gnn}: {told}") from None
     whole = np.asarray(run.logits)
-    multiclass = graph.task == "multiclass"
-    same = alone.argmax(1) == whole.argmax(1) if multiclass else (alone > 0) == (whole > 0)
+    same = {
+        "multiclass": lambda: alone.argmax(1) == whole.argmax(1),
+        "multilabel": lambda: (alone > 0) == (whole > 0),
+        "regression": lambda: np.abs(alone - whole) < NEAR,
+    }[graph.task]()
     test = graph.split.test
     return run.task.score(alone[test], graph.labels[test]), round(float(same.mean()), 4)
 
@@ -135,7 +141,7 @@ def _differences(runs: Sequence[RunDirectory]) -> list[Difference]:
     return out
 
 
-def _verdict(differences: Sequence[Difference]) -> str:
+def _verdict(differences: Sequence[Difference], metric: str) -> str:
     told = [d for d in differences if (d.a, d.b) == PAIRS[0]]
     if not told:
         return (
@@ -146,5 +152,6 @@ def _verdict(differences: Sequence[Difference]) -> str:
         sure = "one seed, so it may be chance" if d.seeds == 1 else f"{d.seeds} seeds"
         if d.p_value is not None:
             sure += f", p = {d.p_value:.3f}"
-        parts.append(f"{100 * d.points:+.2f} points ({d.setting}; {sure})")
+        gap = f"{d.points:+.4g} {metric}" if metric in NUMBERS else f"{100 * d.points:+.2f} points"
+        parts.append(f"{gap} ({d.setting}; {sure})")
     return f"LD against WO/LD: {', '.join(parts)}."

@@ -108,6 +108,8 @@ def similarity(
     """
     source = run_with_gamma(run)
     graph, K = source.labelled_graph()
+    if graph.task == "regression":
+        raise DataError(f"{run}: similarity of labels is that of classes; a run whose labels are classes expected")
     task, texts = Task.of(graph), Tfidf.of(graph)
     rng = np.random.default_rng(seed)
     usable = np.flatnonzero(_with_a_class(graph) & ~texts.empty)

@@ -150,6 +150,7 @@ def bias(
 def cost(run: Run, out: Folder = None, trust: Trust = False, as_json: AsJson = False) -> None:
     """Seconds, memory and encoder passes by method and stage (the runtime and complexity tables)."""
     from labeldeconv.analysis.cost import cost
+    from labeldeconv.graph.metrics import score_text
 
     result = cost(run)
     if _plain(result, "cost", out, as_json):
@@ -158,7 +159,10 @@ def cost(run: Run, out: Folder = None, trust: Trust = False, as_json: AsJson = F
     print_table(
         "by method",
         ["run", "test", "seconds", "s/epoch", "MiB", "passes", "|B|", "|G(B)|"],
-        [[m.run, f"{100 * m.test:.2f}", f"{m.seconds:.1f}", *(getattr(m, c) for c in costs)] for m in result.methods],
+        [
+            [m.run, score_text(m.metric, m.test), f"{m.seconds:.1f}", *(getattr(m, c) for c in costs)]
+            for m in result.methods
+        ],
     )
     signals = [[m.run, m.time, m.memory, m.signals] for m in result.methods if m.time]
     if signals:
@@ -179,12 +183,16 @@ def approximation(
 ) -> None:
     """Training curves of GCN and RevGAT against SpeGCN and SpeGNN on X_PNE (Appendix A.4): numbers and a plot."""
     from labeldeconv.analysis.approximation import approximation
+    from labeldeconv.graph.metrics import score_text, score_unit
 
     result = approximation(settings_of(config, sets, data=data, encoder__name=encoder), epochs, out)
     if as_json:
         return print_json(result.to_dict())
-    rows = [[c.gnn, f"{c.loss[-1]:.4f}", f"{100 * c.best_val:.2f}", f"{100 * c.test:.2f}"] for c in result.curves]
-    print_table(f"{result.metric} (%) on {result.data}", ["GNN", "loss at the end", "val", "test"], rows)
+    shown = result.metric
+    rows = [
+        [c.gnn, f"{c.loss[-1]:.4f}", score_text(shown, c.best_val), score_text(shown, c.test)] for c in result.curves
+    ]
+    print_table(f"{shown}{score_unit(shown)} on {result.data}", ["GNN", "loss at the end", "val", "test"], rows)
     console.print(f"numbers and plot: {result.out}", soft_wrap=True)
 
 
@@ -236,6 +244,8 @@ def _print_bias(b: Bias) -> None:
     print_tree(f"{b.data}, before training", before)
     console.print(b.before.verdict)
     if b.after:
+        from labeldeconv.graph.metrics import NUMBERS
+
         console.print()
         print_table(
             f"after training: test {b.after.metric}",
@@ -243,6 +253,7 @@ def _print_bias(b: Bias) -> None:
             [[r.run, r.gnn_test, r.psi_test, r.agreement, r.target_distance] for r in b.after.runs],
         )
         if b.after.differences:
-            rows = [[f"{d.a} - {d.b}", d.setting, 100 * d.points, d.seeds, d.p_value] for d in b.after.differences]
-            print_table("differences", ["methods", "setting", "points", "seeds", "p"], rows, left=2)
+            unit, scale = (b.after.metric, 1) if b.after.metric in NUMBERS else ("points", 100)
+            rows = [[f"{d.a} - {d.b}", d.setting, scale * d.points, d.seeds, d.p_value] for d in b.after.differences]
+            print_table("differences", ["methods", "setting", unit, "seeds", "p"], rows, left=2)
         console.print(b.after.verdict)

@@ -158,19 +158,19 @@ def fit(
     table = Table()
     for column in ("val", "test", "seconds"):
         table.add_column(column, justify="right")
-    table.add_row(f"{100 * result.val:.2f}", f"{100 * result.test:.2f}", f"{sum(result.seconds.values()):.1f}")
+    table.add_row(*_shown(result), f"{sum(result.seconds.values()):.1f}")
     console.print(table)
     if times:
         _print_profile(times)
     else:
         console.print("seconds by stage: " + ", ".join(f"{k} {v:.1f}" for k, v in result.seconds.items()))
     if result.chosen is not None:
-        console.print(f"auto took {result.chosen}: " + ", ".join(_tried(row) for row in result.tried))
+        console.print(f"auto took {result.chosen}: " + ", ".join(_tried(row, result.metric) for row in result.tried))
     if result.largest_batch is not None:
         most = settings.encoder.max_tokens
         console.print(f"largest batch that fits: {result.largest_batch:,} nodes of {most} tokens")
     if result.race:
-        print_race(result.race)
+        print_race(result.race, result.metric)
     if result.gamma:
         console.print("gamma: " + ", ".join(f"{g:.3f}" for g in result.gamma))
     if settings.labels.engine == "spark":
@@ -178,10 +178,12 @@ def fit(
     console.print(f"run directory: {result.run}", soft_wrap=True)
 
 
-def _tried(row: dict[str, Any]) -> str:
+def _tried(row: dict[str, Any], metric: str) -> str:
     """A candidate of the method 'auto': its name, epochs and validation score."""
+    from labeldeconv.graph.metrics import score_text
+
     epochs = f" ({row['epochs']} epochs)" if row["epochs"] else ""
-    return f"{row['method']}{epochs} {100 * row['val']:.2f}"
+    return f"{row['method']}{epochs} {score_text(metric, row['val'])}"
 
 
 @app.command()
@@ -365,16 +367,19 @@ def ensemble(
     for column in ("run", "weight", "val", "test"):
         table.add_column(column, justify="left" if column == "run" else "right", overflow="fold")
     for member in found.members:
-        table.add_row(Text(printable(member.run)), f"{member.weight:.2f}", *_percents(member))
+        table.add_row(Text(printable(member.run)), f"{member.weight:.2f}", *_shown(member, found.metric))
     table.add_section()
-    table.add_row("best single", "", *_percents(found.best))
-    table.add_row("ensemble", "", *_percents(found))
+    table.add_row("best single", "", *_shown(found.best, found.metric))
+    table.add_row("ensemble", "", *_shown(found))
     console.print(table)
 
 
-def _percents(scored: Any) -> tuple[str, str]:
+def _shown(scored: Any, metric: str | None = None) -> tuple[str, str]:
     """Validation and test score as a table shows them."""
-    return f"{100 * scored.val:.2f}", f"{100 * scored.test:.2f}"
+    from labeldeconv.graph.metrics import score_text
+
+    title = scored.metric if metric is None else metric
+    return score_text(title, scored.val), score_text(title, scored.test)
 
 
 app.command("links")(links)

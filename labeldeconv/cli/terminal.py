@@ -80,13 +80,15 @@ def part_of(data: str, max_nodes: int | None) -> str:
     return data if max_nodes is None else f"{data}#{max_nodes}"
 
 
-def print_race(race: Mapping[str, Any]) -> None:
-    """How a GNN was chosen: the candidates, and the reason."""
+def print_race(race: Mapping[str, Any], metric: str) -> None:
+    """How a GNN was chosen by a metric: the candidates, and the reason."""
+    from labeldeconv.graph.metrics import score_text
+
     rows = [
         (
             c["name"],
             c["dropped"] or "chosen",
-            "" if c["score"] is None else f"{100 * c['score']:.2f}",
+            "" if c["score"] is None else score_text(metric, c["score"]),
             str(c["epochs"] or ""),
             str(c["seeds"] or ""),
             f"{c['seconds']:.1f}",

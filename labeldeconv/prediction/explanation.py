@@ -9,7 +9,7 @@ own + the neighbours + others + of_labels + gap = logit - baseline. How they are
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -23,7 +23,7 @@ from labeldeconv.prediction.attribution import Attribution
 class Neighbour:
     """A node that contributed: its id, the edges from it to the explained one, and the label that the graph has.
 
-    `label` is None where none is known, and a list in a multi-label task.
+    `label` is None where none is known, a list in a multi-label task, and a number, or a list of them, in a regression.
     """
 
     id: str
@@ -40,7 +40,7 @@ class Explanation:
         node: its id.
         of: the class that is explained.
         by: 'gnn' or 'psi', what predicted the node.
-        logit: of the class.
+        logit: of the class; in a regression the predicted number.
         baseline: the same logit where every node has the mean features of the graph and no label is known.
         how: 'exact', or which integrated gradients.
         hops_are: what `by_hop` counts, 'powers of A-hat' or 'distances'.
@@ -72,6 +72,20 @@ class Explanation:
     def to_dict(self) -> dict[str, Any]:
         """What `--json` prints."""
         return asdict(self)
+
+    def in_unit(self, mean: float, std: float) -> Explanation:
+        """The same of outputs in standard units as numbers in the unit of the labels, mean + std * output."""
+        return replace(
+            self,
+            logit=mean + std * self.logit,
+            baseline=mean + std * self.baseline,
+            by_hop=[std * value for value in self.by_hop],
+            own=std * self.own,
+            neighbours=[replace(near, contribution=std * near.contribution) for near in self.neighbours],
+            others=std * self.others,
+            of_labels=None if self.of_labels is None else std * self.of_labels,
+            gap=std * self.gap,
+        )
 
 
 def class_number(names: list[str], of: str | None, logits: np.ndarray) -> int:
@@ -116,10 +130,16 @@ def in_words(
 
 
 def known_label(graph: AttributedGraph, node: int) -> Any:
-    """The class of a node, or the list of its labels in a multi-label task; None for a new node or a missing label."""
+    """The class of a node, the list of its labels in a multi-label task, or its number, a list of several.
+
+    None for a new node or a missing label.
+    """
     if node >= graph.num_nodes:
         return None
     label = graph.labels[node]
+    if graph.task == "regression":
+        told = [None if np.isnan(value) else float(value) for value in label]
+        return told[0] if len(told) == 1 else told
     if graph.task == "multiclass":
         return graph.class_names[int(label)] if label >= 0 else None
     return [graph.class_names[k] for k in np.flatnonzero(label > 0)] if (label >= 0).any() else None

@@ -1,4 +1,4 @@
-"""Predictor: classes, calibrated probabilities and features of nodes that a run has never seen.
+"""Predictor: classes, calibrated probabilities and features of nodes that a run has never seen, or their numbers.
 
     predictor = Predictor.load("runs/papers-ld-gcn-0")
     told = predictor.predict(["Graphs and labels", "A second text"], edges=[("new-0", "W2741"), ("new-1", "new-0")])
@@ -21,7 +21,7 @@ import numpy as np
 import torch
 
 from labeldeconv.errors import ConfigError, DataError
-from labeldeconv.graph.task import Task
+from labeldeconv.graph.task import RegressionTask, Task
 from labeldeconv.prediction.attribution import of_psi
 from labeldeconv.prediction.explanation import Explanation, class_number, in_words
 from labeldeconv.prediction.logits import GraphModel, Mode, mean_of
@@ -50,12 +50,12 @@ class Predicted:
 
     Args:
         ids: as text.
-        class_names: c names.
+        class_names: c names, of classes or of the targets of a regression.
         logits: (m, c), of the GNN or of psi.
-        probabilities: (m, c), calibrated.
+        probabilities: (m, c), calibrated; (m, 0) where numbers are predicted, which have none.
         features: (m, d) of the encoder, or as given.
         by: 'gnn' or 'psi', what predicted each node.
-        task: multi-class or multi-label.
+        task: multi-class, multi-label or regression.
     """
 
     ids: list[str]
@@ -71,23 +71,32 @@ class Predicted:
 
     @property
     def numbers(self) -> np.ndarray:
-        """Class numbers (m,), or labels (m, c) of 0 and 1 of a multi-label task."""
+        """Class numbers (m,), labels (m, c) of 0 and 1 of a multi-label task, or predicted numbers (m, c)."""
+        if isinstance(self.task, RegressionTask):
+            return self.task.values(self.logits)
         return self.logits.argmax(1) if self.task.kind == "multiclass" else (self.logits > 0).astype(np.int8)
 
     @property
     def classes(self) -> list[Any]:
-        """The class of every node, or the list of its labels in a multi-label task."""
+        """The class of every node, the list of its labels in a multi-label task, or its number, a list of several."""
+        if self.task.kind == "regression":
+            return (self.numbers[:, 0] if self.task.num_classes == 1 else self.numbers).tolist()
         if self.task.kind == "multiclass":
             return [self.class_names[k] for k in self.numbers]
         return [[self.class_names[k] for k in np.flatnonzero(row)] for row in self.numbers]
 
     def columns(self, features: bool = True) -> dict[str, Any]:
-        """The table that `save` writes, by column."""
+        """The table that `save` writes, by column; several numbers have a column each, prediction_NAME."""
+        learned = {"features": self.features.astype(np.float32)} if features else {}
+        if self.task.kind == "regression":
+            names = ["prediction"] if self.task.num_classes == 1 else [f"prediction_{k}" for k in self.class_names]
+            told = {name: np.ascontiguousarray(values) for name, values in zip(names, self.numbers.T, strict=True)}
+            return {"id": self.ids, **told, "by": self.by, **learned}
         out: dict[str, Any] = {"id": self.ids, "prediction": self.classes}
         if self.task.kind == "multiclass":
             out["probability"] = self.probabilities.max(1)
         out |= {"by": self.by, "probabilities": self.probabilities}
-        return out | ({"features": self.features.astype(np.float32)} if features else {})
+        return out | learned
 
     def save(self, out: str | Path, features: bool = True) -> Path:
         """Write a table that ends in .parquet, .csv, .tsv or .jsonl, complete or not at all."""
@@ -280,7 +289,8 @@ class Predictor:
 
         Args:
             node: the id of a node of the run's graph, or of a new one.
-            of: the class whose logit is explained; None takes that of the largest.
+            of: the class whose logit is explained; None takes that of the largest. Of a regression the target, the
+                first if None, and what is told is in the unit of the labels.
             top: neighbours that are named; the others are one sum.
             alone: what predicts a new node that no other reaches, as in `predict`.
             new: texts, edges, ids, features and edge_features of new nodes, as `predict` takes them.
@@ -301,7 +311,8 @@ class Predictor:
             new = replace(new, ids=[], edges=new.edges[:, :0], edge_values=None)  # new nodes change no old one here
             number, by = self.known.number(node), "gnn"
             logits = np.asarray(self.run.logits[number], np.float32)
-        chosen = class_number(graph.class_names, of, logits)
+        numbers = self.task.kind == "regression"
+        chosen = class_number(graph.class_names, graph.class_names[0] if numbers and of is None else of, logits)
         if by == "psi":
             assert self.psi is not None
             own = torch.from_numpy(np.asarray(features[number - n], np.float32))
@@ -310,9 +321,14 @@ class Predictor:
             grown = self.model.grow(len(new), new.edges, new.edge_values)
             found = self.model.attribution(grown, self.inputs(features, new.texts), number, chosen, logits)
         name_of = lambda u: graph.node_id(u) if u < n else new.ids[u - n]  # noqa: E731
-        return in_words(found, number, chosen, by, graph, name_of, top)
+        words = in_words(found, number, chosen, by, graph, name_of, top)
+        if isinstance(self.task, RegressionTask):
+            return words.in_unit(self.task.mean[chosen], self.task.std[chosen])
+        return words
 
     def _probabilities(self, logits: np.ndarray, temperature: float) -> np.ndarray:
+        if self.task.kind == "regression":
+            return np.empty((len(logits), 0), np.float32)
         return self.task.probabilities(torch.from_numpy(logits), temperature).numpy().copy()
 
     def _check(self, new: NewNodes) -> None:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -23,7 +24,7 @@ from labeldeconv.encoders.pretrained import of_folder
 from labeldeconv.errors import ConfigError, DataError
 from labeldeconv.gnns.base import GNNS
 from labeldeconv.graph.attributed import AttributedGraph
-from labeldeconv.graph.task import Task
+from labeldeconv.graph.task import RegressionTask, Task, task_of_kind
 from labeldeconv.prediction.logits import Mode
 from labeldeconv.prediction.predictor import Alone, Predicted, Predictor, attribute
 from labeldeconv.prediction.restored import psi_logits_of, restored_psi
@@ -98,10 +99,15 @@ class PushedRun(RunDirectory):
         """The temperature of the GNN's predictions and their calibration error."""
         return self.result["calibration"]
 
-    @property
+    @cached_property
     def task(self) -> Task:
         """The task that the labels pose."""
-        return Task(self.result["model"]["task"], len(self.class_names), self.settings.get("metric"))
+        model = self.result["model"]
+        task = task_of_kind(model["task"], len(self.class_names), self.settings.get("metric"))
+        if isinstance(task, RegressionTask):
+            unit = self.result["targets"]
+            return replace(task, mean=tuple(unit["mean"]), std=tuple(unit["std"]))
+        return task
 
     @property
     def class_names(self) -> list[str]:

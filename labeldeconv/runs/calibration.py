@@ -37,7 +37,12 @@ def calibration(task: Task, logits: np.ndarray, labels: np.ndarray, split: Split
 
 
 def fitted_temperature(task: Task, logits: np.ndarray, labels: np.ndarray) -> float:
-    """T with the least cross entropy of softmax(logits / T), or sigmoid, (m, c) against labels; 1 without labels."""
+    """T with the least cross entropy of softmax(logits / T), or sigmoid, (m, c) against labels; 1 without labels.
+
+    It is 1 where labels are numbers, too.
+    """
+    if task.kind == "regression":
+        return 1.0
     known = labels >= 0 if labels.ndim == 1 else (labels >= 0).any(1)
     if not known.any():
         return 1.0

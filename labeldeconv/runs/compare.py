@@ -21,6 +21,7 @@ from typing import Any, Literal
 from labeldeconv.data.findings import Loaded
 from labeldeconv.errors import ConfigError, LabelDeconvError
 from labeldeconv.graph.attributed import AttributedGraph
+from labeldeconv.graph.metrics import score_text
 from labeldeconv.methods.base import METHODS, method_named
 from labeldeconv.progress import logger
 from labeldeconv.runs.directory import COMPARISON, FORMAT, begin_comparison, check_writable, claimed
@@ -100,10 +101,11 @@ class Comparison:
         return ["method", "GNN", *(self.rows[0].varied if self.rows else ()), "val", "test", *costs]
 
     def cells(self, row: Row) -> list[str]:
-        """A row of the table as strings: scores in percent, mean and, over several seeds, standard deviation."""
+        """A row of the table as strings: scores in percent or their unit, mean and, over seeds, standard deviation."""
         memory = "" if row.peak_mib is None else f"{row.peak_mib:.0f}"
         p = ["" if row.p_value is None else f"{row.p_value:.3f}".replace("0.000", "<.001")] if self.has_p else []
-        scores = [str(s) if row.seeds > 1 else f"{100 * s.mean:.2f}" for s in (row.val, row.test)]
+        shown = self.metric
+        scores = [s.shown(shown) if row.seeds > 1 else score_text(shown, s.mean) for s in (row.val, row.test)]
         sizes = ["" if s is None else f"{s:.0f}" for s in (row.batch, row.subgraph)] if self._has_sizes else []
         costs = [f"{row.seconds:.1f}", memory, f"{row.encoder_passes:.1f}", *sizes, *p]
         return [row.method, row.gnn, *map(str, row.varied.values()), *scores, *costs]

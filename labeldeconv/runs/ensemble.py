@@ -39,7 +39,7 @@ class Member:
 
 @dataclass(frozen=True)
 class Ensemble:
-    """The members by weight, the scores of their mean, those of the best single run, and log probabilities (n, c)."""
+    """The members by weight, the scores of their mean, those of the best single run, and logits (n, c)."""
 
     metric: str
     val: float
@@ -67,7 +67,7 @@ def ensemble(paths: Sequence[str | Path], out: Path | None = None, rounds: int =
     counts = Counter(chosen)
     members = [Member(str(runs[i].path), k / len(chosen), *scores[i]) for i, k in counts.most_common()]
     mean = P[chosen].mean(0)
-    first = max(range(len(runs)), key=lambda i: scores[i][0])
+    first = max(range(len(runs)), key=lambda i: task.rank(scores[i][0]))
     found = Ensemble(
         metric=task.metric,
         val=task.score(log_odds(mean[val], task), graph.labels[val]),
@@ -89,7 +89,8 @@ def greedy(P: np.ndarray, labels: np.ndarray, task: Task, rounds: int = ROUNDS) 
     chosen, total = list[int](), np.zeros(P.shape[1:])
     best, kept = -np.inf, list[int]()
     for _ in range(rounds):
-        scores = [task.score(log_odds((total + p) / (len(chosen) + 1), task), labels) for p in P]
+        sign = 1 if task.higher_is_better else -1
+        scores = [sign * task.score(log_odds((total + p) / (len(chosen) + 1), task), labels) for p in P]
         i = int(np.nanargmax(scores))
         chosen, total = [*chosen, i], total + P[i]
         if scores[i] > best:
@@ -98,13 +99,20 @@ def greedy(P: np.ndarray, labels: np.ndarray, task: Task, rounds: int = ROUNDS) 
 
 
 def _logits(P: np.ndarray, task: Task) -> np.ndarray:
-    """Probabilities (n, c) as logits whose softmax, or sigmoid, they are."""
+    """Probabilities (n, c) as logits whose softmax, or sigmoid, they are; predicted numbers as they are."""
+    if task.kind == "regression":
+        return P.astype(np.float32)
     return log_odds(P.astype(np.float64).clip(1e-12, 1 - 1e-12), task).astype(np.float32)
 
 
 def log_odds(P: np.ndarray, task: Task) -> np.ndarray:
-    """Probabilities (m, c) as logits in float64, in which those that differ still do; perhaps infinite."""
+    """Probabilities (m, c) as logits in float64, in which those that differ still do; perhaps infinite.
+
+    Predicted numbers stay what they are.
+    """
     P = P.astype(np.float64)
+    if task.kind == "regression":
+        return P
     with np.errstate(divide="ignore"):
         return np.asarray(np.log(P) if task.kind == "multiclass" else np.log(P) - np.log1p(-P))
 

@@ -7,6 +7,9 @@
 | .parquet | id, features (FLOAT[d]), prediction, probability; multi-label: predictions and probabilities as lists |
 | .npy | features (n, d), beside it .ids.txt, .logits.npy and .classes.txt; .json where names have line breaks |
 | .safetensors | features (n, d), logits (n, c) and, where ids are integers, ids (n,); names in the metadata |
+
+Of a regression all have numbers in the unit of the labels instead: a column `prediction`, or `prediction_NAME` for each
+of several targets; .predictions.npy with .targets.txt; a tensor `predictions` (n, c).
 """
 
 from __future__ import annotations
@@ -23,10 +26,10 @@ import duckdb
 import numpy as np
 import torch
 
-from labeldeconv.data.tables.scan import literal
+from labeldeconv.data.tables.scan import literal, quoted
 from labeldeconv.errors import DataError
 from labeldeconv.graph.attributed import AttributedGraph
-from labeldeconv.graph.task import Task
+from labeldeconv.graph.task import RegressionTask, Task
 from labeldeconv.graph.texts import Texts
 from labeldeconv.progress import logger
 from labeldeconv.runs.directory import COMPARISON, RESULT, RunDirectory
@@ -106,6 +109,11 @@ def probabilities(graph: AttributedGraph, logits: np.ndarray) -> np.ndarray:
     return Task.of(graph).probabilities(torch.from_numpy(np.array(logits, dtype=np.float32))).numpy()
 
 
+def number_columns(graph: AttributedGraph) -> list[str]:
+    """Columns of the predicted numbers of a regression: 'prediction', of several targets 'prediction_NAME'."""
+    return ["prediction"] if graph.num_classes == 1 else [f"prediction_{name}" for name in graph.class_names]
+
+
 def node_ids(graph: AttributedGraph) -> np.ndarray:
     """The user's ids (n,): int64, or an object array of texts."""
     if isinstance(graph.ids, Texts):
@@ -114,7 +122,7 @@ def node_ids(graph: AttributedGraph) -> np.ndarray:
 
 
 def _parquet(graph: AttributedGraph, features: np.ndarray, logits: np.ndarray | None, path: Path, out: Path) -> None:
-    ids, d, c = node_ids(graph), features.shape[1], graph.num_classes
+    ids, d, c, task = node_ids(graph), features.shape[1], graph.num_classes, Task.of(graph)
     spill = {"memory_limit": "2GB", "temp_directory": str(path.with_suffix(".spill"))}
     with duckdb.connect(config=spill) as con:
         con.execute(
@@ -130,11 +138,16 @@ def _parquet(graph: AttributedGraph, features: np.ndarray, logits: np.ndarray | 
             }
             select = ["id", f"[{', '.join(f'f{k}' for k in range(d))}]::FLOAT[{d}] AS features"]
             if logits is not None:
-                p = probabilities(graph, logits[chosen])
-                if graph.task == "multiclass":
+                if isinstance(task, RegressionTask):
+                    told = task.values(logits[chosen]).T
+                    block |= {f"y{k}": np.ascontiguousarray(column) for k, column in enumerate(told)}
+                    select += [f"y{k} AS {quoted(name)}" for k, name in enumerate(number_columns(graph))]
+                elif graph.task == "multiclass":
+                    p = probabilities(graph, logits[chosen])
                     block |= {"k": p.argmax(1).astype(np.int32), "probability": p.max(1)}
                     select += ["(SELECT name FROM names WHERE names.k = block.k) AS prediction", "probability"]
                 else:
+                    p = probabilities(graph, logits[chosen])
                     block |= {f"p{k}": np.ascontiguousarray(column) for k, column in enumerate(p.T)}
                     select += [f"[{', '.join(f'p{k}' for k in range(c))}]::FLOAT[{c}] AS probabilities"]
             con.register("block", block)
@@ -148,7 +161,11 @@ def _npy(graph: AttributedGraph, features: np.ndarray, logits: np.ndarray | None
     with path.open("wb") as file:
         np.save(file, features)
     _write_lines(out, "ids", [graph.node_id(i) for i in range(graph.num_nodes)])
-    if logits is not None:
+    task = Task.of(graph)
+    if logits is not None and isinstance(task, RegressionTask):
+        np.save(out.with_suffix(".predictions.npy"), task.values(logits))
+        _write_lines(out, "targets", graph.class_names)
+    elif logits is not None:
         np.save(out.with_suffix(".logits.npy"), logits)
         _write_lines(out, "classes", graph.class_names)
 
@@ -172,7 +189,10 @@ def _safetensors(
 
     ids = node_ids(graph)
     tensors = {"features": np.ascontiguousarray(features)}
-    if logits is not None:
+    task = Task.of(graph)
+    if logits is not None and isinstance(task, RegressionTask):
+        tensors["predictions"] = np.ascontiguousarray(task.values(logits))
+    elif logits is not None:
         tensors["logits"] = np.ascontiguousarray(logits)
     metadata = {"name": graph.name, "task": graph.task, "class_names": json.dumps(graph.class_names)}
     if ids.dtype == object:

@@ -10,7 +10,7 @@ import math
 from pathlib import Path, PurePosixPath
 from typing import Annotated, Any, Literal, TypeVar
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
 from labeldeconv.errors import DataError
 from labeldeconv.stages.files import is_sealed
@@ -91,10 +91,17 @@ class _Calibration(_Held):
 class _Model(_Held):
     """What predicting needs of a graph that was not pushed."""
 
-    task: Literal["multiclass", "multilabel"]
+    task: Literal["multiclass", "multilabel", "regression"]
     class_names: Annotated[list[str], Field(min_length=1)]
     dim: Annotated[int, Field(ge=1)]
     psi_temperature: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None
+
+
+class _Targets(_Held):
+    """The unit of a regression: mean and standard deviation of every target."""
+
+    mean: list[Annotated[float, Field(allow_inf_nan=False)]]
+    std: list[Annotated[float, Field(gt=0, allow_inf_nan=False)]]
 
 
 class _Pushed(_Run):
@@ -102,6 +109,15 @@ class _Pushed(_Run):
 
     calibration: _Calibration
     model: _Model
+    targets: _Targets | None = None
+
+    @model_validator(mode="after")
+    def _in_a_unit(self) -> _Pushed:
+        c, unit = len(self.model.class_names), self.targets
+        fits = unit is not None and len(unit.mean) == len(unit.std) == c
+        if self.model.task == "regression" and not fits:
+            raise ValueError(f"targets: mean and std of the {c} targets of the regression expected")
+        return self
 
 
 class _Spread(_Held):

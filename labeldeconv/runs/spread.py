@@ -9,6 +9,8 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.stats import ttest_1samp, wilcoxon
 
+from labeldeconv.graph.metrics import score_text
+
 
 @dataclass(frozen=True)
 class Spread:
@@ -23,7 +25,11 @@ class Spread:
         return cls(statistics.fmean(values), statistics.stdev(values) if len(values) > 1 else 0.0)
 
     def __str__(self) -> str:
-        return f"{100 * self.mean:.2f} ± {100 * self.std:.2f}"
+        return self.shown("accuracy")
+
+    def shown(self, title: str) -> str:
+        """As tables show scores of this title: shares in percent."""
+        return f"{score_text(title, self.mean)} ± {score_text(title, self.std)}"
 
 
 def paired_p(a: Sequence[float], b: Sequence[float]) -> float | None:

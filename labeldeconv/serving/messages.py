@@ -96,10 +96,12 @@ class PredictedNode(BaseModel):
     """What is predicted of one node."""
 
     id: str
-    prediction: str | list[str] = Field(description="The class, or the labels of a multi-label task.")
-    probability: float | None = Field(description="Of the class; null in a multi-label task.")
+    prediction: str | list[str] | float | list[float] = Field(
+        description="The class, the labels of a multi-label task, or the number of a regression, a list of several."
+    )
+    probability: float | None = Field(description="Of the class; null in a multi-label task and in a regression.")
     by: str = Field(description="'gnn', or 'psi' for a node that no other reaches.")
-    probabilities: list[float] = Field(description="Calibrated, in the order of class_names.")
+    probabilities: list[float] = Field(description="Calibrated, in the order of class_names; none in a regression.")
     features: list[float] | None = None
 
 

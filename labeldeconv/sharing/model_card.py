@@ -8,13 +8,14 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from labeldeconv.graph.metrics import METRICS, TITLES, score_text
 from labeldeconv.runs.directory import RunDirectory
 
 BASE_MODELS = {"minilm": "sentence-transformers/all-MiniLM-L6-v2"}  # hub ids of our own names
 HUB_ID = re.compile(r"[\w.-]+/[\w.-]+")
 METRIC_TYPES = {
     "accuracy": "accuracy", "macro-f1": "f1", "micro-f1": "f1", "balanced-accuracy": "accuracy",
-    "average-precision": "average_precision", "roc-auc": "roc_auc",
+    "average-precision": "average_precision", "roc-auc": "roc_auc", "r2": "r_squared", "mae": "mae", "rmse": "rmse",
 }  # fmt: skip  # as the hub calls them
 SHOWN = 50  # class names in the card
 CITATION = """@article{shi2024label,
@@ -44,13 +45,13 @@ def model_card(
         with_graph: whether the graph was pushed.
         sentences: whether sentence-transformers opens it with the run's features.
     """
-    title = name.rpartition("/")[2]
+    title, what = name.rpartition("/")[2], "Targets" if run.task.kind == "regression" else "Classes"
     parts = [
         f"---\n{_front_matter(run, data, title, encoder, license, sentences)}\n---\n",
         f"# {_inline(title)}\n\n{_summary(run, data, encoder)}\n",
         f"## How to load it\n\n{_loading(run, name, with_graph, sentences)}\n",
         f"## Scores\n\n{_scores(run)}\n",
-        f"## Data\n\n{_data(data)}\n\nClasses: {_classes(run.class_names)}.\n",
+        f"## Data\n\n{_data(data)}\n\n{what}: {_classes(run.class_names)}.\n",
         f"## What is in here\n\n{_contents(run, with_graph)}\n",
         f"## Licence\n\n{_licence(license, encoder)}\n",
         f"## Citation\n\n```bibtex\n{CITATION}\n```\n",
@@ -72,7 +73,7 @@ def _front_matter(
     dataset = str(data["name"])
     results = [
         EvalResult(
-            task_type="node-classification",
+            task_type=_task_type(run),
             dataset_type=re.sub(r"[^\w.-]+", "-", dataset) or "graph",
             dataset_name=dataset,
             dataset_split=split,
@@ -83,7 +84,7 @@ def _front_matter(
         for key, split in (("val", "validation"), ("test", "test"))
         if math.isfinite(run.result[key])
     ]
-    tags = ["labeldeconv", "label-deconvolution", "node-classification", "graph", run.gnn]
+    tags = ["labeldeconv", "label-deconvolution", _task_type(run), "graph", run.gnn]
     tags += ["sentence-transformers", "feature-extraction"] if sentences else []
     card = ModelCardData(
         base_model=base_model(encoder),
@@ -97,6 +98,10 @@ def _front_matter(
     return card.to_yaml()
 
 
+def _task_type(run: RunDirectory) -> str:
+    return "node-regression" if run.task.kind == "regression" else "node-classification"
+
+
 def _summary(run: RunDirectory, data: Mapping[str, Any], encoder: str) -> str:
     how = (
         f"the method `{run.method}` of labeldeconv" if run.psi_weights else "labeldeconv, without being trained itself"
@@ -106,7 +111,7 @@ def _summary(run: RunDirectory, data: Mapping[str, Any], encoder: str) -> str:
     return (
         f"An encoder of {kind} (from `{_code(known)}`, {run.dim} features) used by {how} and the GNN "
         f"`{_code(run.gnn)}` on the graph {_inline(data['name'])}, with the heads that predict its "
-        f"{data['classes']} classes."
+        f"{data['classes']} {'targets, which are numbers' if run.task.kind == 'regression' else 'classes'}."
     )
 
 
@@ -115,6 +120,8 @@ def _loading(run: RunDirectory, name: str, with_graph: bool, sentences: bool) ->
     lines += ['features = model.transform(["a text"])']
     if with_graph:
         lines += ['told = model.predictor_.predict(["a text"], edges=[("new-0", "id of a node")])']
+    elif run.psi_weights and run.task.kind == "regression":
+        lines += ['numbers = model.predict(texts=["a text"])']
     elif run.psi_weights:
         lines += ['probabilities = model.predict_proba(texts=["a text"])']
     told = "```python\n" + "\n".join(lines) + "\n```"
@@ -124,6 +131,15 @@ def _loading(run: RunDirectory, name: str, with_graph: bool, sentences: bool) ->
 
 
 def _scores(run: RunDirectory) -> str:
+    if run.task.kind == "regression":
+        shown = {role: run.result["metrics"][role] for role in ("val", "test")}
+        titles = {name: TITLES[name] for name in METRICS["regression"]}
+        lines = [
+            f"| {title} | {score_text(title, shown['val'][name])} | {score_text(title, shown['test'][name])} |"
+            for name, title in titles.items()
+        ]
+        told = f"Of the GNN on all nodes of the graph, in the unit of the labels, seed {run.seed}."
+        return "\n".join(["| | validation | test |", "|---|---:|---:|", *lines]) + f"\n\n{told}"
     val, test = (f"{100 * run.result[key]:.2f}" if math.isfinite(run.result[key]) else "-" for key in ("val", "test"))
     rows = [f"| {run.result['metric']} | {val} | {test} |"]
     for when in ("before", "after"):

@@ -28,6 +28,7 @@ from labeldeconv.encoders.protein import ProteinEncoder
 from labeldeconv.encoders.tokens import length_batches
 from labeldeconv.errors import ConfigError, DataError
 from labeldeconv.gnns.base import GNN
+from labeldeconv.graph.metrics import score_text
 from labeldeconv.prediction.predictor import Predictor
 from labeldeconv.prediction.restored import psi_logits_of, restored_encoder
 from labeldeconv.runs.export import new_folder
@@ -54,7 +55,8 @@ class Int8Loss:
     after: float
 
     def __str__(self) -> str:
-        scores = f"{self.metric} of {self.by} {100 * self.before:.2f} -> {100 * self.after:.2f}"
+        before, after = (score_text(self.metric, score) for score in (self.before, self.after))
+        scores = f"{self.metric} of {self.by} {before} -> {after}"
         return f"int8: mean cosine {self.cosine:.4f}, {scores} ({self.nodes} validation nodes)"
 
 
@@ -108,6 +110,7 @@ def _write(predictor: Predictor, folder: Path, int8: bool, force: bool) -> tuple
         "name": graph.name,
         "task": graph.task,
         "class_names": graph.class_names,
+        **({"targets": run.result["targets"]} if graph.task == "regression" else {}),  # logits * std + mean
         "attributes": encoder.takes,
         "max_tokens": most,
         "pad_id": encoder.pad_id,

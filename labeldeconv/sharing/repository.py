@@ -43,7 +43,7 @@ from labeldeconv.stages.files import checksum, files_in, sealed, write_json, wri
 # Of result.json: what says how good and how dear the run was. Warnings about the data may quote it and stay here.
 TOLD = (
     "metric", "val", "test", "metrics", "gamma", "alpha", "seconds", "peak_mib", "encoder_nodes",
-    "encoder_nodes_by_stage", "batch", "subgraph", "chosen",
+    "encoder_nodes_by_stage", "batch", "subgraph", "chosen", "targets",
 )  # fmt: skip
 OF_GRAPH = ("features.npy", "logits.npy", "taught_labels.npy")
 SENTENCE_FILES = ("modules.json", BESIDE, PROMPTS, "1_Pooling/config.json")

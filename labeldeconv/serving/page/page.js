@@ -108,14 +108,17 @@
     bar.value = value;
     element("span", "", box, percent(value));
   };
-  const said = (node) => (Array.isArray(node.prediction) ? node.prediction.join(", ") || "no label" : node.prediction);
+  const figure = (value) => String(Number(value.toPrecision(5)));
+  const values = (node) => [node.prediction].flat();
+  const said = (node) => (run.task === "regression" ? values(node).map(figure).join(", ")
+    : Array.isArray(node.prediction) ? node.prediction.join(", ") || "no label" : node.prediction);
 
   const signed = (value) => `${value > 0 ? "+" : ""}${value.toFixed(2)}`;
   const drawHops = (box, why) => {
     element("h4", "", box, `What each hop adds to “${why.of}”`);
     const table = element("table", "hops", element("div", "scroll", box)), head = element("tr", "", element("thead", "", table));
     element("th", "", head, "hop");
-    element("th", "n", head, "logit");
+    element("th", "n", head, run.task === "regression" ? "number" : "logit");
     const body = element("tbody", "", table), far = why.hops_are === "distances" ? "edges away" : "steps of A-hat";
     why.by_hop.forEach((value, i) => {
       const row = element("tr", "", body);
@@ -138,19 +141,23 @@
     if (first.probability !== null) element("span", "", meta, percent(first.probability));
     element("span", "", meta, `by ${first.by}`);
     element("span", "", meta, linked ? `${chosen.length} neighbor${chosen.length > 1 ? "s" : ""}` : "no neighbors");
-    element("h4", "", box, "Probabilities");
-    const order = first.probabilities.map((p, k) => [p, k]).sort((a, b) => b[0] - a[0]).slice(0, SHOWN).map(([, k]) => k);
+    const numbers = run.task === "regression";
+    element("h4", "", box, numbers ? "Numbers" : "Probabilities");
+    const order = numbers ? run.class_names.map((_, k) => k).slice(0, SHOWN) : first.probabilities.map((p, k) => [p, k]).sort((a, b) => b[0] - a[0]).slice(0, SHOWN).map(([, k]) => k);
     const columns = linked ? [["with neighbors", linked, 0], ["on its own", alone, 3]] : [["on its own", alone, 3]];
     const table = element("table", "", element("div", "scroll", box)), head = element("tr", "", element("thead", "", table));
-    element("th", "", head, "class");
+    element("th", "", head, numbers ? "target" : "class");
     for (const [name, node] of columns) element("th", "", head, `${name} (${node.by})`);
     const body = element("tbody", "", table);
     for (const k of order) {
       const row = element("tr", "", body);
       element("th", said(first) === run.class_names[k] ? "best" : "", row, run.class_names[k]);
-      for (const [, node, color] of columns) meter(element("td", "metered", row), node.probabilities[k], color);
+      for (const [, node, color] of columns) {
+        if (numbers) element("td", "n", row, figure(values(node)[k]));
+        else meter(element("td", "metered", row), node.probabilities[k], color);
+      }
     }
-    if (run.class_names.length > SHOWN) element("p", "note", box, `The ${SHOWN} most probable of ${run.class_names.length} classes.`);
+    if (run.class_names.length > SHOWN) element("p", "note", box, numbers ? `The first ${SHOWN} of ${run.class_names.length} targets.` : `The ${SHOWN} most probable of ${run.class_names.length} classes.`);
     if (linked) element("p", "note", box, `Without its neighbors it would be: ${said(alone)}.`);
     if (why) drawHops(box, why);
     if (!without.length) return;
@@ -158,13 +165,13 @@
     element("h4", "", box, `What each neighbor adds to “${run.class_names[top]}”`);
     const each = element("table", "", element("div", "scroll", box)), names = element("tr", "", element("thead", "", each));
     for (const name of ["neighbor", "text"]) element("th", "", names, name);
-    element("th", "n", names, "points");
+    element("th", "n", names, numbers ? "difference" : "points");
     const rows = element("tbody", "", each);
     without.forEach((node, i) => {
-      const row = element("tr", "", rows), gained = 100 * (linked.probabilities[top] - node.probabilities[top]);
+      const row = element("tr", "", rows), gained = numbers ? values(linked)[top] - values(node)[top] : 100 * (linked.probabilities[top] - node.probabilities[top]);
       element("th", "", row, chosen[i].id);
       element("td", "", row, chosen[i].text);
-      element("td", "n", row, `${gained > 0 ? "+" : ""}${gained.toFixed(1)}`);
+      element("td", "n", row, `${gained > 0 ? "+" : ""}${numbers ? figure(gained) : gained.toFixed(1)}`);
     });
     element("p", "note", box, "Each row is a prediction without that neighbor, held against the one with all of them; the rows do not add up to the difference that all neighbors make.");
   };
