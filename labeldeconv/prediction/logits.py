@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Literal, get_args
@@ -23,6 +23,7 @@ from labeldeconv.propagation.grown import GrownAdjacency
 from labeldeconv.settings.models import AdjacencyConfig, GNNConfig
 from labeldeconv.stages.keys import digest
 from labeldeconv.training.feed import make_feed
+from labeldeconv.training.label_reuse import LabelReuse
 from labeldeconv.training.layerwise import take_rows
 
 Mode = Literal["exact", "fast"]
@@ -108,6 +109,7 @@ class GraphModel:
         edges: (2, e) as given, with features (e, k) where the GNN reads some: for GNNs without steps.
         labels: (n, c) of the taught nodes, zero elsewhere, for GNNs with a label branch; None for others.
         key: hash of all of this.
+        reuse: what shows labels to a GNN that reads them beside its own predictions, which go round the whole graph.
     """
 
     gnn: GNN
@@ -117,6 +119,7 @@ class GraphModel:
     edges: np.ndarray
     labels: np.ndarray | None = None
     key: str = ""
+    reuse: LabelReuse | None = None
     _models: dict[str, StepModel] = field(default_factory=dict, repr=False)
 
     def grow(
@@ -128,7 +131,7 @@ class GraphModel:
     @property
     def most_copies(self) -> int:
         """Copies of the graph that may grow at a time: one for GNNs without steps or with edge features."""
-        if chain(self.gnn) is None or self.adj.edge_features is not None:
+        if self._steps is None or self.adj.edge_features is not None:
             return 1
         return max(1, COPIED // max(1, self.adj.num_nodes))
 
@@ -145,7 +148,7 @@ class GraphModel:
             raise ConfigError(f"mode '{mode}': {' or '.join(map(repr, get_args(Mode)))} expected")
         if not len(seeds):
             return np.empty((0, self.gnn.out_dim), np.float32)
-        steps = chain(self.gnn)
+        steps = self._steps
         with torch.inference_mode():
             if steps is None:
                 return self.on_the_whole(grown, new_features, new_edges, seeds)
@@ -176,7 +179,16 @@ class GraphModel:
                 for _ in range(gnn.label_hops):
                     Y = adj @ Y
                 feed.label_inputs = Y
+            if self.reuse is not None:
+                nobody = np.zeros((grown.num_new, *self.reuse.labels.shape[1:]), self.reuse.labels.dtype)  # never read
+                shown = replace(self.reuse, labels=np.concatenate([self.reuse.labels, nobody]))
+                shown.show(gnn, feed, shown.train)
             return feed.predict(gnn, seeds).float().numpy()
+
+    @property
+    def _steps(self) -> Sequence[Step] | None:
+        """Steps that a part of the graph suffices for; None for GNNs that need all of it."""
+        return chain(self.gnn) if self.reuse is None else None
 
     @cached_property
     def mean(self) -> Tensor:
@@ -187,6 +199,10 @@ class GraphModel:
         self, grown: GrownAdjacency, new_features: np.ndarray, node: int, of: int, known: np.ndarray
     ) -> Attribution:
         """What carried the logit of class `of` at a node, old or new, whose logits (c,) are `known`."""
+        if self.reuse is not None:
+            raise ConfigError(
+                "explain: the GNN reads its own predictions of the whole graph; label_inputs false expected"
+            )
         read = reader(grown, self.features, new_features)
         labels: Inputs | None = None
         if self.labels is not None:

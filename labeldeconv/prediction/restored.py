@@ -34,6 +34,7 @@ from labeldeconv.stages.keys import digest
 from labeldeconv.training.encoder import LinearHead, PsiHead
 from labeldeconv.training.features import BATCH_NODES, CPU_TOKENS
 from labeldeconv.training.feed import edge_values
+from labeldeconv.training.label_reuse import LabelReuse
 from labeldeconv.training.steps import autocast, encoder_autocast
 
 OPENED = ("config.json", COLUMNS, WEIGHTS)  # files by which an encoder's folder is opened without its name
@@ -210,17 +211,15 @@ def restored_graph_model(run: RunDirectory, inputs: GNNInputs, given: Any = None
     x = inputs.old
     gnn: GNN = Architecture.of(config.gnn, given).build(x.shape[1], graph.num_classes)
     load_weights(gnn, run.gnn_weights)
+    reuse = None
     if gnn.reads_labels:
-        raise ConfigError(
-            f"{run.path}: {config.gnn.name} with label_inputs reads its own predictions of the whole graph; new nodes "
-            "need a run with label_inputs false"
-        )
+        reuse = LabelReuse(Task.of(graph), np.asarray(graph.train_labels), graph.split.train, config.gnn.label_reuse)
     adjacency = config.gnn.adjacency
     adj = Adjacency.from_edges(graph.edges, graph.num_nodes, adjacency)
     if gnn.edge_dim:
         adj = adj.with_edge_features(graph.edges, edge_values(graph, gnn.edge_dim))
     key = digest([run.result["files"].get(name) for name in _decisive(run)] + [run.settings["gnn"], run.method])
-    return GraphModel(gnn.eval(), x, adj, adjacency, np.asarray(graph.edges), _label_sources(run, gnn), key)
+    return GraphModel(gnn.eval(), x, adj, adjacency, np.asarray(graph.edges), _label_sources(run, gnn), key, reuse)
 
 
 def _decisive(run: RunDirectory) -> list[str]:

@@ -182,6 +182,10 @@ def _gnn_file(predictor: Predictor, path: Path) -> tuple[dict[str, Any] | None, 
         return None, [f"no gnn.onnx: {error}"]
     if gnn.feed != "rows":
         return None, [f"no gnn.onnx: {run.gnn} reads the whole graph; SAGN, GAMLP and MLP, fed by rows, are exported"]
+    if predictor.inputs.both is not None:
+        return None, [
+            f"no gnn.onnx: {run.gnn} reads features of two encoders (gnn.inputs 'both'), of which one is here"
+        ]
     names: dict[str, list[str | int]] = {"hop_features": ["batch", gnn.hops + 1, gnn.in_dim]}
     if gnn.label_hops:
         names["label_inputs"] = ["batch", gnn.out_dim]

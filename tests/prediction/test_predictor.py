@@ -259,3 +259,20 @@ def test_calls_at_once_are_apart(tmp_path, gnn, mode, monkeypatch):
             np.testing.assert_allclose(told.logits, one.logits, atol=1e-4 * max(1, np.abs(one.logits).max()))
             np.testing.assert_allclose(told.features, one.features, atol=2e-3)
             assert (told.ids, told.by) == (one.ids, one.by)
+
+
+def test_a_gnn_that_reads_its_own_predictions_needs_the_whole_graph(tmp_path):
+    """RevGAT with label inputs: train labels are shown, all others are predicted first, the new nodes' too."""
+    graph, options = planted(80, seed=0).graph, {"label_inputs": True, "heads": 1}
+    fit(graph, method="pne", gnn="revgat", gnn__options=options, out=tmp_path / "run", **{**QUICK, "gnn__epochs": 20})
+    predictor = Predictor.load(tmp_path / "run")
+    told = predictor.predict(TEXTS, EDGES, alone="gnn")
+    model, new = predictor.model, predictor.inputs(told.features)
+    grown = model.grow(4, NUMBERS)
+    shown = replace(model, reuse=replace(model.reuse, config=model.reuse.config.model_copy(update={"iterations": 0})))
+    plain = shown.on_the_whole(grown, new, NUMBERS, grown.new_nodes)
+    assert np.abs(told.logits - plain).max() > 1e-3  # without their own predictions they are others
+    two = predictor.predict_apart([predictor.new_nodes(TEXTS, EDGES), predictor.new_nodes(TEXTS[:1], EDGES[:1])])
+    assert np.isfinite(two[1].logits).all()
+    with pytest.raises(ConfigError, match="label_inputs false expected"):
+        predictor.explain(0)

@@ -50,6 +50,7 @@ RUNS = {
         "gnn__self_training__threshold": 0.1,
     },
     "inductive": {"method": "ld", "setting": "inductive"},
+    "label-inputs": {"method": "pne", "gnn": "revgat", "gnn__options": {"label_inputs": True, "heads": 1}},
     "both": {"method": "ld", "gnn__inputs": "both"},
     "both-auto-inductive": {"method": "auto", "gnn__inputs": "both", "setting": "inductive"},
 }
@@ -149,7 +150,6 @@ def test_an_older_run_without_its_taught_labels_says_so(tmp_path):
             {"method": "fne", "gnn__inputs": "both", "encoder__adapt": "giant", "giant__coarsest": 1},
             "of which one is not known here",
         ),
-        ({"method": "pne", "gnn": "revgat", "gnn__options": {"label_inputs": True, "heads": 1}}, "label_inputs false"),
     ],
 )
 def test_gnns_that_read_more_than_a_run_keeps_say_so(tmp_path, settings, message):

@@ -127,6 +127,14 @@ def test_what_8_bits_cost_in_words():
     assert told == "int8: mean cosine 0.9991, accuracy of psi 81.25 -> 80.90 (256 validation nodes)"
 
 
+def test_a_gnn_that_reads_two_encoders_is_left_out_with_a_word(tmp_path, monkeypatch):
+    monkeypatch.setattr(onnx_export, "write_onnx", lambda *given: given[4].write_bytes(b"onnx"))
+    fit("planted:60", method="fne", gnn="sagn", gnn__inputs="both", out=tmp_path / "run", **QUICK)
+    assert export_onnx(tmp_path / "run", tmp_path / "model").notes == [
+        "no gnn.onnx: sagn reads features of two encoders (gnn.inputs 'both'), of which one is here"
+    ]
+
+
 def test_a_gnn_of_the_whole_graph_is_left_out_with_a_word(ld_run, tmp_path, monkeypatch):
     """Encoder and psi are written. What they compute is tested above; here their export is spared."""
     monkeypatch.setattr(onnx_export, "write_onnx", lambda *given: given[4].write_bytes(b"onnx"))
