@@ -55,7 +55,7 @@ class PlanInputs:
     block: float = _input("bytes of sums that a block of nodes receives at most (--block-mib)", 256 << 20)
     network: float = _input("bytes a second of one machine: assumed, 10 Gbit/s", 1.25e9)
     disk: float = _input("bytes a second of one machine's disk: assumed", 1e9)
-    rate: float = _input("entries x classes a second of one core in Spark: measured", 2.4e7)
+    rate: float = _input("entries x classes a second of one core in Spark: measured", 5e6)
     local_rate: float = _input("the same of the engine 'local': measured, ogbn-products' shape", 1.1e9)
     tokens: float = _input("tokens of a text", 128)
     parameters: float = _input("weights of the encoder without word vectors: MiniLM's 6 layers", 10.6e6)

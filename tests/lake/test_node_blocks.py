@@ -79,6 +79,18 @@ def test_fixed_point_is_that_of_the_kernel_to_the_bit(kind, tmp_path):
     np.testing.assert_array_equal(quantize(K), write_hop_labels(adj, Y, 3, tmp_path / "K.npy"))
 
 
+def test_shares_of_classes_round_as_the_kernel_counts_them(tmp_path):
+    """25 of 50 is 32767.5, which two ways to multiply in float32 take to different sides."""
+    shares = [(k, d) for d in (2, 6, 50, 86, 100) for k in range(d + 1)]
+    leaves = np.arange(200)  # the first half of one class, the second of the other
+    entries = [(leaf, 200 + i) for i, (k, d) in enumerate(shares) for leaf in (*range(k), *range(100, 100 + d - k))]
+    Y = np.eye(2, dtype=np.float32)[np.concatenate([leaves // 100, np.zeros(len(shares), int)])]
+    adj = Adjacency.from_edges(np.array(entries).T, len(Y), AdjacencyConfig(undirected=False))
+    form = BlockForm(2, len(Y), 2, fixed=True, hard=True)
+    K = hops_in_blocks(form, adj, Y, 1, np.empty(0, int))
+    np.testing.assert_array_equal(quantize(K), write_hop_labels(adj, Y, 1, tmp_path / "K.npy"))
+
+
 def test_pages_and_segments_change_nothing(monkeypatch, tmp_path):
     """Pages of some rows and sums of three entries at most: one target then stands in several sums of a page."""
     adj, Y = Adjacency.from_edges(graph(), 90), labels("soft")
