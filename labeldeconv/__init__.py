@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from labeldeconv.runs.directory import RunDirectory
     from labeldeconv.runs.export import export_run, run_to_pyg
     from labeldeconv.runs.fit import Result, fit
+    from labeldeconv.runs.search import search
     from labeldeconv.settings.models import Config
     from labeldeconv.settings.reading import load_config
     from labeldeconv.stages.cache import Cache
@@ -64,6 +65,7 @@ _HOMES = {
     "runs.directory": ("RunDirectory",),
     "runs.export": ("export_run", "run_to_pyg"),
     "runs.fit": ("Result", "fit"),
+    "runs.search": ("search",),
     "settings.models": ("Config",),
     "settings.reading": ("load_config",),
     "stages.cache": ("Cache",),
@@ -117,6 +119,7 @@ __all__ = [  # noqa: RUF022 (sorted as Python sorts, capitals first)
     "record_texts",
     "register",
     "run_to_pyg",
+    "search",
     "session",
     "stage",
     "sweep",

@@ -26,6 +26,7 @@ from labeldeconv.cli.link_prediction import links
 from labeldeconv.cli.listing import list_names, list_settings
 from labeldeconv.cli.new_nodes import explain, predict
 from labeldeconv.cli.paper import paper
+from labeldeconv.cli.searching import search_and_print
 from labeldeconv.cli.terminal import (
     Alpha,
     AsJson,
@@ -223,7 +224,15 @@ def compare(
 @app.command()
 def sweep(
     data: Data,
-    vary: Annotated[list[str], typer.Option(help="KEY=VALUES: hops=0..8, alpha=0,0.5,1, encoder=minilm,tiny.")],
+    vary: Annotated[
+        list[str] | None, typer.Option(help="KEY=VALUES: hops=0..8, alpha=0,0.5,1, encoder=minilm,tiny.")
+    ] = None,
+    search: Annotated[
+        list[str] | None,
+        typer.Option(help="In place of --vary: train.lr=1e-5..1e-3:log, gnn.hidden=64,128 (extra optuna)."),
+    ] = None,
+    trials: Annotated[int | None, typer.Option(min=1, help="Most trials of a search; default 20.")] = None,
+    minutes: Annotated[float | None, typer.Option(min=0, help="No trial begins after so many minutes of them.")] = None,
     methods: Annotated[str | None, typer.Option(help="Comma-separated methods; default ld.")] = None,
     gnns: Annotated[str | None, typer.Option(help="Comma-separated GNNs.")] = None,
     seeds: Annotated[int, typer.Option(min=1, help="Number of seeds, from 0.")] = 1,
@@ -237,11 +246,18 @@ def sweep(
     verbose: Verbose = False,
     as_json: AsJson = False,
 ) -> None:
-    """Vary settings, all combinations, and tabulate; stages are shared as in compare."""
+    """Vary settings, all combinations, or search them by validation score; stages are shared as in compare."""
     settings = settings_of(config, sets, data=part_of(data, max_nodes), encoder__name=encoder, log=log)
+    if bool(vary) == bool(search):
+        raise ConfigError("sweep: either --vary KEY=VALUES or --search KEY=LOW..HIGH expected")
+    if search:
+        one = methods or settings.method, gnns or settings.gnn.name
+        return search_and_print(settings, search, *one, trials, minutes, seeds, out, as_json)
+    if trials is not None or minutes is not None:
+        raise ConfigError("sweep: --trials and --minutes belong to --search; --vary tries all combinations")
     from labeldeconv.runs.compare import compare_config
 
-    grid = dict(parse_vary(text) for text in vary)
+    grid = dict(parse_vary(text) for text in vary or [])
     chosen = _methods(methods or settings.method), _names("gnns", gnns or settings.gnn.name)
     result = compare_config(settings, *chosen, seeds, out, vary=grid)
     return print_json(result.to_dict()) if as_json else _print_comparison(result)

@@ -195,7 +195,7 @@ def sweep(
 
 
 @dataclass(frozen=True)
-class _Cell:
+class PlannedRow:
     """One row before it is run: resolved settings, what was varied, objects in place of names, the graph."""
 
     settings: Config
@@ -205,6 +205,7 @@ class _Cell:
     warnings: tuple[str, ...] = ()
 
     def name(self, seed: int) -> str:
+        """The folder of its run with a seed."""
         return cell_name(self.settings.method, self.settings.gnn.name, self.varied, seed)
 
 
@@ -225,7 +226,7 @@ def compare_config(
     """
     check_writable(out or Path("runs") / "run")
     with session(cache):
-        cells = _cells(config, methods, gnns, parts or Parts(), vary or {})
+        cells = cells_of(config, methods, gnns, parts or Parts(), vary or {})
     if not cells:
         raise LabelDeconvError("compare: no method is left that can run here")
     out = out or _default_folder(cells, seeds)
@@ -233,7 +234,7 @@ def compare_config(
         return _compare_cells(cells, seeds, out, cache)
 
 
-def _compare_cells(cells: Sequence[_Cell], seeds: int, out: Path, cache: Cache | None) -> Comparison:
+def _compare_cells(cells: Sequence[PlannedRow], seeds: int, out: Path, cache: Cache | None) -> Comparison:
     """Run every cell with every seed and write the tables."""
     begin_comparison(out, [cell.name(seed) for cell in cells for seed in range(seeds)])
     rows: list[Row] = []
@@ -245,10 +246,10 @@ def _compare_cells(cells: Sequence[_Cell], seeds: int, out: Path, cache: Cache |
             settings = load_config(cell.settings, {"seed": seed})
             results.append(fit_graph(settings, cell.graph, cell.parts, out / name, cache, warnings=cell.warnings))
             logger.info("%s: val %.4f test %.4f", name, results[-1].val, results[-1].test)
-        rows.append(_row(cell, results))
+        rows.append(row_of(cell, results))
         graph, first = cells[0].graph, results[0]
         comparison = Comparison(graph.name, first.metric, first.higher_is_better, _with_p(rows), out)
-        _write(comparison)  # after every row: an unfinished comparison can be read
+        write_tables(comparison)  # after every row: an unfinished comparison can be read
     return comparison
 
 
@@ -257,13 +258,13 @@ def cell_name(method: str, gnn: str, varied: Mapping[str, Any], seed: int) -> st
     return "-".join(plain_name(str(part)) for part in (method, gnn, *varied.values(), seed))
 
 
-def _cells(
+def cells_of(
     config: Config,
     methods: Sequence[Any] | Literal["all"],
     gnns: Sequence[Any],
     parts: Parts,
     vary: Mapping[str, Sequence[Any]],
-) -> list[_Cell]:
+) -> list[PlannedRow]:
     """Every cell that can run; what cannot is raised, or left out of 'all' with a word."""
     named = [name for name in METHODS if name != "auto"] if methods == "all" else methods  # auto is some of them again
     options = config.gnn.options if len(gnns) == 1 else {}  # options belong to one GNN
@@ -288,7 +289,7 @@ def _cells(
                 run = contenders(settings, opened.graph, own, known)[0][0]
                 known.needs(run)
                 check_split(run, known)
-                out.append(_Cell(settings, varied, own, opened.graph, tuple(opened.warnings)))
+                out.append(PlannedRow(settings, varied, own, opened.graph, tuple(opened.warnings)))
             except LabelDeconvError as obstacle:
                 if methods != "all":
                     raise
@@ -296,7 +297,7 @@ def _cells(
     return out
 
 
-def _default_folder(cells: Sequence[_Cell], seeds: int) -> Path:
+def _default_folder(cells: Sequence[PlannedRow], seeds: int) -> Path:
     """runs/DATA-compare-KEY: the key of all cells' settings, data and objects."""
     held = []
     for cell in cells:
@@ -310,7 +311,8 @@ def _default_folder(cells: Sequence[_Cell], seeds: int) -> Path:
     return Path("runs") / f"{plain_name(cells[0].graph.name)}-compare-{digest([held, seeds])[:SHORT_KEY]}"
 
 
-def _row(cell: _Cell, results: list[Result]) -> Row:
+def row_of(cell: PlannedRow, results: list[Result]) -> Row:
+    """A row of the table from the runs of all seeds."""
     labels = dict.fromkeys(label for r in results for label in r.seconds)
     stages = {label: statistics.fmean(r.seconds.get(label, 0.0) for r in results) for label in labels}
     peaks = [peak for r in results for peak in r.peak_mib.values() if peak is not None]
@@ -337,7 +339,7 @@ def _row(cell: _Cell, results: list[Result]) -> Row:
     )
 
 
-def _gnn_of(cell: _Cell, results: list[Result]) -> str:
+def _gnn_of(cell: PlannedRow, results: list[Result]) -> str:
     """The GNN of a row; one that was chosen, for all seeds alike, stands behind 'auto'."""
     name = cell.settings.gnn.name
     return f"{name} ({results[0].settings['gnn']['name']})" if is_auto(cell.settings, cell.parts) else name
@@ -355,7 +357,7 @@ def _with_p(rows: Sequence[Row]) -> list[Row]:
     ]
 
 
-def _write(comparison: Comparison) -> None:
+def write_tables(comparison: Comparison) -> None:
     """Write the tables and compare.json, which has their checksums and its own."""
     tables = {"table.md": comparison.to_markdown(), "table.csv": comparison.to_csv()}
     for name, text in tables.items():

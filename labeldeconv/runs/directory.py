@@ -49,7 +49,8 @@ RUN_FILES = {
     "psi.safetensors", "taught_labels.npy", "pseudo_labels.npy", "hop_labels.npy", "gnn_inputs", "graph", "race.json",
     "profile.json", "report.html", *LOGS,
 }  # fmt: skip
-COMPARISON_FILES = {COMPARISON, "table.md", "table.csv", "report.html"}
+SEARCH = "search.db"  # what a search has tried, of Optuna
+COMPARISON_FILES = {COMPARISON, "table.md", "table.csv", "report.html", SEARCH, f"{SEARCH}-journal"}
 
 
 @contextmanager

@@ -16,8 +16,9 @@ import os
 import re
 import shutil
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from contextvars import ContextVar
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
@@ -69,10 +70,46 @@ class Watch:
                 self.replay((folder / name).read_text(encoding="utf-8").splitlines())
 
 
+Listener = Callable[[str, int, float], None]
+_listener: ContextVar[Listener | None] = ContextVar("listener", default=None)
+
+
+@contextmanager
+def heard_by(listener: Listener) -> Iterator[None]:
+    """Inside, `listener` gets every number of every run by its name and step, besides the log of its settings.
+
+    What it raises ends the run where it is.
+    """
+    before = _listener.set(listener)
+    try:
+        yield
+    finally:
+        _listener.reset(before)
+
+
+class _Heard:
+    """A log, or none, that somebody listens to."""
+
+    def __init__(self, log: Log | None, listener: Listener) -> None:
+        self.log, self.listener = log, listener
+
+    def add(self, values: Mapping[str, float], axis: str, at: int) -> None:
+        if self.log is not None:
+            self.log.add(values, axis, at)
+        for name, value in values.items():
+            self.listener(name, at, value)
+
+    def close(self, error: BaseException | None) -> None:
+        if self.log is not None:
+            self.log.close(error)
+
+
 @contextmanager
 def open_metrics(kind: LogKind, folder: Path, name: str, settings: Mapping[str, Any]) -> Iterator[Log | None]:
     """A log for the run `name` whose directory is `folder`; None for 'none'. Closed on the way out, also by errors."""
     log = _opened(kind, folder, name, settings)
+    if (listener := _listener.get()) is not None:
+        log = _Heard(log, listener)
     try:
         yield log
     except BaseException as error:

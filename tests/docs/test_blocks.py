@@ -26,6 +26,7 @@ from labeldeconv.gnns.base import GNNS
 from labeldeconv.methods.base import METHODS
 from labeldeconv.runs import fit as fitting
 from labeldeconv.settings.reading import load_config, parse_set, parse_vary
+from labeldeconv.settings.space import parse_search
 from tests.docs.documents import DOCUMENTS, ROOT, Block, Command, blocks, commands, inline_commands
 
 BLOCKS = [block for path in DOCUMENTS for block in blocks(path)]
@@ -44,7 +45,13 @@ STANDS_FOR = {  # what capitals mean in a document
 }  # fmt: skip
 TINY = ("train.epochs=1", "gnn.epochs=2", "gnn.hidden=8", "joint.epochs=1", "encoder.max_tokens=16")
 FEW_EPOCHS = {"gnn.epochs": 20, "train.epochs": 1}
-FEWER = {("--seeds", "3"): "1", ("--epochs", "200"): "2", ("--epochs", "20"): "2"}
+FEWER = {
+    ("--seeds", "3"): "1",
+    ("--trials", "20"): "2",
+    ("--minutes", "60"): "0.01",
+    ("--epochs", "200"): "2",
+    ("--epochs", "20"): "2",
+}
 ELSEWHERE = {"serve": "tests/cli/test_new_nodes.py runs it", "--onnx": "the Python of docs/serving.md needs it"}
 
 
@@ -150,6 +157,9 @@ def check_command(words: Sequence[str]) -> None:
         name, values = parse_vary(text)
         for value in values:
             load_config(None, {name: value})
+    for name, part in map(parse_search, params.get("search") or []):
+        for value in part.ends:
+            load_config(None, {name: value})
     for registry, given in ((METHODS, ("method", "methods")), (GNNS, ("gnn", "gnns"))):
         for key in given:
             for name in (params.get(key) or "").split(","):
@@ -179,6 +189,7 @@ def test_commands_have_options_that_exist():
         ("fit", "DATA", "--set", "train.epoch=2"),
         ("fit", "DATA", "--gnn", "gnc"),
         ("sweep", "DATA", "--vary", "hop=1,2"),
+        ("sweep", "DATA", "--search", "train.rate=1e-5..1e-3:log"),
         ("analyze", "gama", "RUN"),
         ("refit", "DATA"),
         ("explain", "RUN"),

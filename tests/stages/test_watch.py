@@ -7,7 +7,7 @@ import types
 import pytest
 
 from labeldeconv import ConfigError, MissingExtra, fit, load_config
-from labeldeconv.stages.watch import Watch, open_metrics
+from labeldeconv.stages.watch import Watch, heard_by, open_metrics
 from tests.samples import interrupt
 
 SETTINGS = {"encoder": "tiny", "gnn__hidden": 8, "gnn__epochs": 4, "train__epochs": 1}
@@ -50,6 +50,21 @@ def test_log_is_closed_by_errors(tmp_path, monkeypatch):
     with pytest.raises(KeyboardInterrupt), open_metrics("tensorboard", tmp_path, "run", {}):
         raise KeyboardInterrupt
     assert log.rows == ["closed by KeyboardInterrupt"]
+
+
+def test_a_listener_hears_every_number_and_may_end_the_run(tmp_path):
+    heard = []
+
+    def listen(name, at, value):
+        heard.append((name, at))
+        if (name, at) == ("gnn/val", 2):
+            raise LookupError
+
+    with heard_by(listen), pytest.raises(LookupError):
+        fit("planted:60", method="pne", out=tmp_path / "a", **SETTINGS)
+    assert [at for name, at in heard if name == "gnn/val"] == [1, 2]
+    fit("planted:60", method="pne", out=tmp_path / "a", **SETTINGS)
+    assert heard[-1] == ("gnn/val", 2)  # outside nobody listens
 
 
 def scalars(folder):
