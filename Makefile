@@ -1,4 +1,4 @@
-# make install | demo | test | docs | fuzz | test-thorough | test-browser | test-spark | audit | wheel | bench-smoke | bench-memory | lint | types; everything lives in .venv
+# make install | demo | test | docs | fuzz | test-thorough | test-browser | test-spark | audit | wheel | bench | bench-smoke | bench-memory | lint | types; everything lives in .venv
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
@@ -11,7 +11,7 @@ export OMP_WAIT_POLICY := PASSIVE
 export KMP_BLOCKTIME := 0
 export TOKENIZERS_PARALLELISM := true
 
-.PHONY: bench-smoke install demo test docs docs-version fuzz test-thorough test-browser test-spark audit bench-memory wheel lint types unit clean
+.PHONY: bench bench-smoke install demo test docs docs-version fuzz test-thorough test-browser test-spark audit bench-memory wheel lint types unit clean
 
 install: $(STAMP)
 
@@ -101,6 +101,11 @@ wheel: $(STAMP)
 # Ratios against peers in interleaved rounds; fails where one is far below docs/performance.md. Not part of CI.
 bench-smoke: $(STAMP)
 	$(BIN)/python benchmarks/smoke.py
+
+# Every benchmark of speed into benchmarks/results, ten minutes each at most; MINUTES=3 for less, ONLY=gnn-train for one.
+MINUTES ?= 10
+bench: $(STAMP)
+	$(BIN)/python benchmarks/bench.py --minutes $(MINUTES) $(if $(ONLY),--only $(ONLY))
 
 clean:
 	rm -rf $(VENV) runs dist site

@@ -52,13 +52,12 @@ from labeldeconv.cli.terminal import (
 )
 from labeldeconv.cli.web import serve
 from labeldeconv.errors import ConfigError, DataError, LabelDeconvError, plainly
-from labeldeconv.progress import printable, show
-from labeldeconv.settings.models import Config
-from labeldeconv.settings.reading import label_settings, parse_vary
+from labeldeconv.progress import logger, printable, show
 from labeldeconv.stages import ranks
 
 if TYPE_CHECKING:
     from labeldeconv.runs.compare import Comparison
+    from labeldeconv.settings.models import Config
 
 
 LOST = "stdout: {}; what was to be printed is lost, but files are written"
@@ -143,9 +142,14 @@ def fit(
     names = {"data": part_of(data, max_nodes), "method": method, "encoder__name": encoder, "gnn__name": gnn, "log": log}
     names |= {"start": None if start is None else str(start), "max_memory": max_memory}
     names |= {"labels__engine": engine, "labels__master": master}
+    from labeldeconv.settings.reading import label_settings
+
+    asked = settings_of(config, sets, **names, seed=seed, **label_settings(alpha, hops))
+    if "torch" not in sys.modules:  # which takes seconds: a word before it
+        logger.info("fit of %s: loading torch", printable(asked.data))
     from labeldeconv.runs.fit import fit_config, with_choices_of_fit
 
-    settings = with_choices_of_fit(settings_of(config, sets, **names, seed=seed, **label_settings(alpha, hops)))
+    settings = with_choices_of_fit(asked)
     if dry_run:
         return _dry_run(settings, as_json)
     result = fit_config(settings, out=out, find_batch=find_batch, memory_mib=memory)
@@ -208,6 +212,8 @@ def compare(
     as_json: AsJson = False,
 ) -> None:
     """Run several methods, GNNs and seeds; stages are shared, finished ones are not run again."""
+    from labeldeconv.settings.reading import label_settings
+
     names = {"data": part_of(data, max_nodes), "encoder__name": encoder, "log": log, "max_memory": max_memory}
     settings = settings_of(config, sets, **names, **label_settings(alpha, hops))
     if dry_run:
@@ -256,6 +262,7 @@ def sweep(
     if trials is not None or minutes is not None:
         raise ConfigError("sweep: --trials and --minutes belong to --search; --vary tries all combinations")
     from labeldeconv.runs.compare import compare_config
+    from labeldeconv.settings.reading import parse_vary
 
     grid = dict(parse_vary(text) for text in vary or [])
     chosen = _methods(methods or settings.method), _names("gnns", gnns or settings.gnn.name)

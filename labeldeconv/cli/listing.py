@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from labeldeconv.cli.terminal import AsJson, print_json, print_table, print_tree
 from labeldeconv.errors import ConfigError, nearest
-from labeldeconv.settings.reading import Setting, all_settings, setting_names, settings_schema
+
+if TYPE_CHECKING:
+    from labeldeconv.settings.reading import Setting
 
 
 def list_names(as_json: AsJson = False) -> None:
@@ -37,6 +39,8 @@ def list_settings(
     as_json: AsJson = False,
 ) -> None:
     """Name every setting with its default and its meaning."""
+    from labeldeconv.settings.reading import all_settings, setting_names, settings_schema
+
     if schema:
         return print_json(settings_schema())
     found = [setting for setting in all_settings() if name in setting.name]

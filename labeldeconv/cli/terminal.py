@@ -19,11 +19,10 @@ from rich.text import Text
 from labeldeconv import __version__
 from labeldeconv.progress import PlainConsole, printable, show
 from labeldeconv.registry import trusting
-from labeldeconv.settings.models import Config
-from labeldeconv.settings.reading import load_config, parse_set
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # settings load when a command reads them: they are pydantic's, half the time of --help
     from labeldeconv.runs.compare import Comparison
+    from labeldeconv.settings.models import Config
 
 # As wide as the terminal, or as COLUMNS says; a file or a pipe has room for every column.
 console = PlainConsole(width=None if sys.stdout.isatty() or "COLUMNS" in os.environ else 120)
@@ -70,6 +69,8 @@ Version = Annotated[bool, typer.Option("--version", callback=_print_version, is_
 
 def settings_of(config: Path | None, sets: list[str] | None, **given: Any) -> Config:
     """Settings of a command: the file, then --set, then the options with a name of their own."""
+    from labeldeconv.settings.reading import load_config, parse_set
+
     overrides = dict(parse_set(s) for s in sets or [])
     overrides |= {name.replace("__", "."): value for name, value in given.items() if value is not None}
     return load_config(config, overrides)

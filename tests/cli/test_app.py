@@ -311,3 +311,26 @@ def test_inspect_gives_advice_as_text_and_json():
     assert {piece["topic"] for piece in told} >= {"homophily", "label deconvolution"}
     assert all(piece["command"].startswith("labeldeconv ") for piece in told)
     assert "advice label deconvolution: inverse labels can take away" in invoke(*args)
+
+
+def loaded(code: str) -> set[str]:
+    """Modules that a program loads beyond those of an empty one."""
+    told = "import sys; before = set(sys.modules); {}; print(*sorted(set(sys.modules) - before))"
+    return set(subprocess.check_output([sys.executable, "-c", told.format(code)], text=True).split())
+
+
+def test_first_contact_loads_little():
+    """`import labeldeconv` is a few modules of Python; --help waits for nothing that computes or validates."""
+    found = loaded("import labeldeconv")
+    assert len(found) < 40, sorted(found)
+    assert not {m.partition(".")[0] for m in found} & {"numpy", "torch", "pydantic", "typer", "rich"}
+    heavy = {"numpy", "torch", "pydantic", "scipy", "sklearn", "transformers", "numba", "duckdb", "torch_geometric"}
+    assert not {m.partition(".")[0] for m in loaded("import labeldeconv.cli.app")} & heavy
+
+
+def test_fit_says_a_word_before_it_loads_torch():
+    code = "import sys; sys.modules['torch'] = None; from labeldeconv.cli.app import main; main()"
+    command = [sys.executable, "-c", code, "fit", "planted:60", "--method", "pne", "--gnn", "gcn"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode != 0
+    assert "fit of planted:60: loading torch" in done.stderr.splitlines()[0]
