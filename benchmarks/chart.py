@@ -39,6 +39,11 @@ def bars() -> list[tuple[str, float]]:
             ("GCN epoch, over torch CSR", r["ratio_torch_csr"]),
             ("GCN epoch, over PyG's EdgeIndex", r["ratio_edge_index_class"]),
         ]
+    if r := load("gnn-train"):
+        out += [
+            (f"{name.upper()} epoch of a small graph, over torch and PyG", r[f"ratio_{name}_peer"])
+            for name in ("sagn", "gamlp", "gcn")
+        ]
     for data in ("stacks", "planted"):
         if r := load(f"encoder-{data}"):
             out += [
