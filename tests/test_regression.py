@@ -22,6 +22,9 @@ from labeldeconv.labels.hops import hop_labels, write_hop_labels
 from labeldeconv.methods.base import METHODS
 from labeldeconv.prediction.pushed import CARD
 from labeldeconv.propagation.adjacency import Adjacency
+from labeldeconv.report.html import sections, write_report
+from labeldeconv.report.source import open_source
+from labeldeconv.report.tabs.scores import headline
 from labeldeconv.runs.directory import RunDirectory
 from labeldeconv.runs.ensemble import ensemble
 from labeldeconv.runs.export import export_run
@@ -348,3 +351,31 @@ def test_inspect_says_what_is_there(graph):
     assert (card["task"], card["classes"], card["labelled"], card["homophily"]) == ("regression", 2, 40, None)
     assert before_training(graph, Config()).conflict is None
     assert all("class" not in advice.finding for advice in advise(graph, Config()))
+
+
+def test_the_report_shows_numbers_and_no_classes(graph, cache, tmp_path):
+    """Scores as they are, the lowest error in bold, predicted against true in place of a confusion matrix."""
+    words = {**QUICK, "seeds": 2, "metric": "mae", "out": tmp_path / "t", "cache": cache}
+    table = compare(graph, methods=["pne", "wo-ld", "ld"], gnns=["gcn"], **words)
+    source = open_source(table.run)
+    found = {section.key: section for section in sections(source)}
+    assert "nodes" not in found
+    told = headline(source)
+    ld = next(row for row in table.rows if row.method == "ld")
+    assert told.startswith(f"LD reaches {ld.test.mean:.4g} test MAE with gcn")
+    assert "Lower is better." in told
+    methods = next(block for block in found["overview"].blocks if getattr(block, "title", "") == "Methods")
+    strong = [row[0].text for row in methods.rows if row[3].strong]
+    assert strong == [min(table.rows, key=lambda row: row.test.mean).method]
+    chart, by_target, *_ = found["predictions"].blocks
+    spec = dict(chart.variants)["ld"]
+    test = graph.split.test
+    truth = [point[0] for point in spec["series"][0]["points"]]
+    np.testing.assert_allclose(truth, graph.labels[test, 0], rtol=1e-4)
+    assert by_target.rows[0][1].text == "topic 0"
+    runs = source.entries[0].runs
+    errors = [mean_absolute_error(graph.labels[test, 0], r.task.values(r.logits)[test, 0]) for r in runs]
+    assert by_target.rows[0][3].text == f"{np.mean(errors):.4g}"
+    targets = next(block for block in found["data"].blocks if getattr(block, "title", "") == "Targets")
+    assert [cell.text for cell in targets.rows[1]][:3] == ["topic 1", "40", f"{graph.labels[:, 1].mean():.4g}"]
+    assert write_report(table.run).bytes > 10_000

@@ -39,6 +39,7 @@ METRICS: dict[TaskKind, tuple[MetricName, ...]] = {
     "regression": ("r2", "mae", "rmse"),
 }
 LOWER_IS_BETTER: tuple[MetricName, ...] = ("mae", "rmse")
+LOW_TITLES = tuple(TITLES[name] for name in LOWER_IS_BETTER)
 NUMBERS = tuple(TITLES[name] for name in METRICS["regression"])  # titles of scores that are no shares
 
 

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
+from labeldeconv.graph.metrics import NUMBERS, score_text, score_unit
 from labeldeconv.report.wording import NOTHING
 
 
@@ -115,9 +116,19 @@ def percent(value: float | None, digits: int = 2) -> str:
     return NOTHING if value is None or math.isnan(value) else f"{100 * value:.{digits}f}"
 
 
-def spread(mean: float, std: float, seeds: int) -> str:
-    """Mean and, over several seeds, standard deviation, in percent."""
-    return percent(mean) if seeds < 2 or math.isnan(mean) else f"{percent(mean)} ± {percent(std)}"
+def shown(metric: str, value: float | None) -> str:
+    """A score of a metric, by its title: shares in percent, others as they are; a dash where there is none."""
+    return NOTHING if value is None or math.isnan(value) else score_text(metric, value)
+
+
+def spread(mean: float, std: float, seeds: int, metric: str = "accuracy") -> str:
+    """Mean and, over several seeds, standard deviation, as `shown`."""
+    return shown(metric, mean) if seeds < 2 or math.isnan(mean) else f"{shown(metric, mean)} ± {shown(metric, std)}"
+
+
+def score_axis(what: str, metric: str) -> dict[str, Any]:
+    """The axis of a score, such as 'test accuracy (%)'."""
+    return axis(f"{what} {metric}{score_unit(metric)}", "num" if metric in NUMBERS else "pct")
 
 
 def thinned(points: Sequence[Any], most: int = 240) -> list[Any]:

@@ -11,6 +11,7 @@ from typing import Any
 
 from labeldeconv.errors import DataError
 from labeldeconv.graph.attributed import AttributedGraph
+from labeldeconv.graph.metrics import LOW_TITLES
 from labeldeconv.graph.task import Task
 from labeldeconv.methods.base import METHODS, Method
 from labeldeconv.report.blocks import number
@@ -70,6 +71,15 @@ class ReportSource:
         first = next((run for entry in self.entries for run in entry.runs), None)
         return Task.of(self.graph) if first is None else first.task
 
+    @property
+    def higher_is_better(self) -> bool:
+        """Direction of the scores."""
+        return self.metric not in LOW_TITLES
+
+    def rank(self, score: float) -> float:
+        """A number that is higher the better a score is; one that is not a number is the worst."""
+        return -math.inf if math.isnan(score) else score if self.higher_is_better else -score
+
     @cached_property
     def groups(self) -> dict[str, list[Entry]]:
         """Entries by GNN and varied settings, in their order."""
@@ -103,7 +113,7 @@ class ReportSource:
         found = [e for e in self.entries if e.method == REFERENCE]
         if not found:
             return self.entries[0]
-        return max(found, key=lambda e: -math.inf if math.isnan(e.val[0]) else e.val[0])
+        return max(found, key=lambda e: self.rank(e.val[0]))
 
 
 def open_source(path: str | Path) -> ReportSource:

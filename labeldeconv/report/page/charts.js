@@ -106,7 +106,7 @@ const Charts = (() => {
         mark(root, r.color, x.to(r.mean), middle, 1.15);
         svg("text", { x: width, y: middle + 4, "text-anchor": "end", class: "strong" }, root, r.text);
         hover(svg("rect", { x: 0, y, width, height: pitch, fill: "transparent" }, root), () => [[r.name + (r.group ? `, ${r.group}` : "")],
-          [r.color, "mean", say(r.mean, "pct")], ...(r.std ? [[null, "standard deviation", say(r.std, "pct")]] : [])]);
+          [r.color, "mean", say(r.mean, spec.x.form)], ...(r.std ? [[null, "standard deviation", say(r.std, spec.x.form)]] : [])]);
         y += pitch;
       }
     }

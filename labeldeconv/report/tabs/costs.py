@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from labeldeconv.report.blocks import Block, Figure, Section, axis, series
+from labeldeconv.report.blocks import Block, Figure, Section, axis, score_axis, series
 from labeldeconv.report.source import Entry, ReportSource
 
 MOST_ROWS = 40
@@ -36,7 +36,7 @@ def _against(source: ReportSource, costs: list[tuple[Entry, float]], title: str,
             continue
         error = entry.test[1] if len(entry.tests) > 1 else None
         lines.append(series(entry.method, entry.color, [[float(cost), entry.test[0], error, source.name(entry)]]))
-    y = axis(f"test {source.metric} (%)", "pct")
+    y = score_axis("test", source.metric)
     return Figure(title, [("", {"type": "scatter", "x": x, "y": y, "series": lines, "labels": len(lines) <= 16})], note)
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from labeldeconv.analysis.weights import GammaCurve, gamma_curve
-from labeldeconv.report.blocks import Block, Figure, Section, axis, number, series, thinned
+from labeldeconv.report.blocks import Block, Figure, Section, axis, number, score_axis, series, thinned
 from labeldeconv.report.source import Entry, ReportSource
 from labeldeconv.report.wording import GAMMA
 from labeldeconv.runs.directory import RunDirectory
@@ -86,7 +86,7 @@ def _gnn_curves(source: ReportSource) -> list[Figure | None]:
 
     across = axis("GNN epoch", "int")
     losses = _by_group(source, RunDirectory.epochs, loss, across, axis("loss"))
-    scores = _by_group(source, RunDirectory.epochs, val, across, axis(f"validation {source.metric} (%)", "pct"))
+    scores = _by_group(source, RunDirectory.epochs, val, across, score_axis("validation", source.metric))
     return [
         Figure("GNN training loss", losses, "The final GNN on the features of each method.") if losses else None,
         Figure("GNN validation score", scores, "The best epoch on the validation nodes is kept.") if scores else None,

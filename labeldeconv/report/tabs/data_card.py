@@ -10,7 +10,7 @@ from labeldeconv.analysis.card import data_card, degrees
 from labeldeconv.graph.attributed import AttributedGraph
 from labeldeconv.graph.split import ROLES
 from labeldeconv.propagation.adjacency import Adjacency
-from labeldeconv.report.blocks import Block, Facts, Figure, Section, axis
+from labeldeconv.report.blocks import Block, Cell, Facts, Figure, PageTable, Section, axis
 from labeldeconv.report.wording import NOTHING, TO, shortened
 
 MOST_CLASSES = 40
@@ -21,7 +21,7 @@ def data_section(graph: AttributedGraph, adj: Adjacency) -> Section:
     """The data card with two distributions."""
     blocks: list[Block] = [Facts(_facts(data_card(graph)))]
     if graph.num_nodes:
-        blocks += [_classes(graph), _degrees(degrees(adj))]
+        blocks += [_targets(graph) if graph.task == "regression" else _classes(graph), _degrees(degrees(adj))]
     return Section("data", "Data", blocks)
 
 
@@ -54,8 +54,8 @@ def _facts(card: dict[str, Any]) -> list[tuple[str, str]]:
         ("undirected edges", f"{card['edges']:,}"),
         ("degree", f"mean {size['mean']:.2f}, median {size['median']:g}, max {size['max']:,}"),
         ("isolated nodes", f"{card['isolated']:,}"),
-        ("task", "multi-class" if card["task"] == "multiclass" else "multi-label"),
-        ("classes", f"{card['classes']:,}"),
+        ("task", {"multiclass": "multi-class", "multilabel": "multi-label"}.get(card["task"], card["task"])),
+        ("targets" if card["task"] == "regression" else "classes", f"{card['classes']:,}"),
         ("labelled nodes", f"{card['labelled']:,}"),
         ("split", split),
         ("homophily", NOTHING if card["homophily"] is None else f"{card['homophily']:.3f}"),
@@ -77,6 +77,18 @@ def _classes(graph: AttributedGraph) -> Figure:
     parts = [{"name": role, "color": color} for role, color in zip(ROLES, ROLE_COLORS, strict=True)]
     spec = {"type": "stacked", "x": axis(what, "int"), "parts": parts, "rows": rows}
     return Figure("Class sizes" if graph.task == "multiclass" else "Positives by label", [("", spec)], note)
+
+
+def _targets(graph: AttributedGraph) -> PageTable:
+    """What is known of every number that is to be predicted."""
+    rows = []
+    for name, column in list(zip(graph.class_names, graph.labels.T, strict=True))[:MOST_CLASSES]:
+        y = column[~np.isnan(column)]
+        told = [f"{value:.4g}" for value in (y.mean(), y.std(), y.min(), np.median(y), y.max())] if len(y) else []
+        rows.append([Cell(shortened(name)), Cell(f"{len(y):,}"), *map(Cell, told or [NOTHING] * 5)])
+    columns = ["target", "known", "mean", "standard deviation", "least", "median", "largest"]
+    note = f"The first {MOST_CLASSES} of {graph.num_classes:,}." if graph.num_classes > MOST_CLASSES else ""
+    return PageTable("Targets", columns, rows, [False, *[True] * 6], f"Over all nodes with a number. {note}".strip())
 
 
 def _degrees(degree: np.ndarray) -> Figure:

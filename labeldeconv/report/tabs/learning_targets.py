@@ -10,7 +10,8 @@ from labeldeconv.analysis.known import hops_of
 from labeldeconv.analysis.outcome import Outcome
 from labeldeconv.analysis.similarity import KINDS, Similarity, similarity
 from labeldeconv.errors import LabelDeconvError
-from labeldeconv.report.blocks import Block, Cell, Facts, Figure, PageTable, Section, Text, axis, percent
+from labeldeconv.graph.metrics import NUMBERS
+from labeldeconv.report.blocks import Block, Cell, Facts, Figure, PageTable, Section, Text, axis, percent, shown
 from labeldeconv.report.source import ReportSource
 from labeldeconv.report.wording import NOTHING, shortened
 
@@ -74,12 +75,11 @@ def _psi(source: ReportSource, after: Outcome) -> PageTable:
         rows.append(
             [
                 Cell(key[1] if source.compared else key[0]),
-                *map(Cell, (percent(psi), percent(gnn), percent(same, 1), far)),
+                *map(Cell, (shown(source.metric, psi), shown(source.metric, gnn), percent(same, 1), far)),
             ]
         )
-    note = (
-        f"Test {source.metric} in percent, means over seeds. psi reads a node's own text only, the GNN its neighbours' "
-    )
+    unit = "" if source.metric in NUMBERS else " in percent"
+    note = f"Test {source.metric}{unit}, means over seeds. psi reads a node's own text only, the GNN its neighbours' "
     note += "too. agreement: nodes for which both predict the same. distance: || Y(gamma) - Y || / || Y ||. "
     note += "psi of LD predicts inverse labels, not labels, so that a low score of its own is no fault."
     columns = ["run", "psi alone", "GNN", "agreement", "distance of targets"]

@@ -33,10 +33,10 @@ TOP = 5  # labels of a multi-label prediction
 
 
 def nodes(source: ReportSource, adj: Adjacency, most: int = MOST_NODES, most_bytes: int = MOST_BYTES) -> Section | None:
-    """The explorer tab; None without a node."""
+    """The explorer tab, which shows shares of classes; None without a node, and where labels are numbers."""
     graph = source.graph
     assert graph is not None
-    if graph.num_nodes == 0:
+    if graph.num_nodes == 0 or graph.task == "regression":
         return None
     entries = [e for e in source.entries if e.runs][:ENTRIES]
     while True:

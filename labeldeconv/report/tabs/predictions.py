@@ -1,8 +1,12 @@
-"""Where methods are right: confusion or AUC by label, and the score by degree, by homophily and by class size."""
+"""Where methods are right: confusion or AUC by label, and the score by degree, by homophily and by class size.
+
+Of a regression: predicted against true numbers, the scores of every target, and the score by degree.
+"""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,9 +14,10 @@ import numpy as np
 
 from labeldeconv.analysis.card import degrees, labelled
 from labeldeconv.graph.attributed import AttributedGraph
-from labeldeconv.graph.metrics import roc_auc
+from labeldeconv.graph.metrics import METRICS, TITLES, regression_score, roc_auc
+from labeldeconv.graph.task import RegressionTask
 from labeldeconv.propagation.adjacency import Adjacency
-from labeldeconv.report.blocks import Block, Figure, Section, axis, series
+from labeldeconv.report.blocks import Block, Cell, Figure, PageTable, Section, axis, score_axis, series, shown
 from labeldeconv.report.source import Entry, ReportSource
 from labeldeconv.report.tabs.data_card import class_counts, degree_bins
 from labeldeconv.report.wording import TO, shortened
@@ -22,6 +27,8 @@ MOST_CLASSES = 30  # of a confusion matrix
 NARROW = 12  # classes of a matrix that fits beside another chart
 MOST_LABELS = 30  # of the AUC chart
 MOST_VARIANTS = 30
+MOST_POINTS = 500  # nodes of a chart of numbers
+MOST_TARGETS = 4  # of the same
 LEAST = 10  # nodes of a bin that is shown
 HOMOPHILY = tuple(f"{20 * b}{TO}{20 * (b + 1)}%" for b in range(5))
 
@@ -45,17 +52,73 @@ def predictions(source: ReportSource, adj: Adjacency) -> Section | None:
     entries = [e for e in source.entries if e.runs]
     if not entries or len(tested.ids) == 0:
         return None
+    if graph.task == "regression":
+        told: list[Block] = [_against_truth(source, entries, tested), _by_target(source, entries, tested)]
+        return Section("predictions", "Predictions", _drawn([*told, _by_degree(source, tested)]))
     multiclass = graph.task == "multiclass"
     blocks: list[Block] = [_confusion(source, entries, tested)] if multiclass else [_areas(source, entries, tested)]
-    degree_bin, degree_names = degree_bins(tested.degree)
-    blocks.append(_by_bin(source, tested, degree_bin, degree_names, "degree", "degree of the node"))
+    blocks.append(_by_degree(source, tested))
     known = ~np.isnan(tested.homophily)
     bins = np.where(known, np.minimum((np.nan_to_num(tested.homophily) * 5).astype(int), 4), -1)
     what = "neighbours with the node's class" if multiclass else "mean Jaccard index with the neighbours' labels"
     if known.any():
         blocks.append(_by_bin(source, tested, bins, list(HOMOPHILY), "homophily", what))
     blocks.append(_by_class(source, tested))
-    return Section("predictions", "Predictions", [b for b in blocks if not isinstance(b, Figure) or b.variants])
+    return Section("predictions", "Predictions", _drawn(blocks))
+
+
+def _drawn(blocks: Sequence[Block]) -> list[Block]:
+    """The blocks without figures that show nothing."""
+    return [b for b in blocks if not isinstance(b, Figure) or b.variants]
+
+
+def _by_degree(source: ReportSource, tested: Tested) -> Figure:
+    bins, names = degree_bins(tested.degree)
+    return _by_bin(source, tested, bins, names, "degree", "degree of the node")
+
+
+def _against_truth(source: ReportSource, entries: list[Entry], tested: Tested) -> Figure:
+    """Predicted against true numbers of test nodes, a chart per entry and a colour per target; of the first seed."""
+    graph, task = source.graph, source.task
+    assert graph is not None
+    assert isinstance(task, RegressionTask)
+    chosen = np.arange(len(tested.ids))
+    if len(chosen) > MOST_POINTS:
+        chosen = np.sort(np.random.default_rng(0).choice(chosen, MOST_POINTS, replace=False))
+    variants = []
+    for entry in entries[:MOST_VARIANTS]:
+        values = task.values(_logits(entry, tested.ids[chosen])[0])
+        lines = []
+        for k, name in enumerate(graph.class_names[:MOST_TARGETS]):
+            pairs = zip(tested.labels[chosen, k], values[:, k], strict=True)
+            points = [[float(true), float(said)] for true, said in pairs if not math.isnan(true)]
+            lines += [series(shortened(name), k, points)] if points else []
+        x, y = axis("true number"), axis("predicted number")
+        variants.append((source.name(entry), {"type": "scatter", "x": x, "y": y, "series": lines}))
+    note = "Test nodes, first seed; a perfect prediction lies on the diagonal."
+    note += f" {MOST_POINTS} of {len(tested.ids):,} nodes, drawn at random." if len(tested.ids) > MOST_POINTS else ""
+    note += f" The first {MOST_TARGETS} of {graph.num_classes} targets." if graph.num_classes > MOST_TARGETS else ""
+    return Figure("Predicted against true", variants, note, wide=True, choose="Entry")
+
+
+def _by_target(source: ReportSource, entries: list[Entry], tested: Tested) -> PageTable:
+    """R2, MAE and RMSE of every target on the test nodes, means over seeds."""
+    graph, task = source.graph, source.task
+    assert graph is not None
+    assert isinstance(task, RegressionTask)
+    rows = []
+    for entry in entries[:MOST_VARIANTS]:
+        values = [task.values(logits) for logits in _logits(entry, tested.ids)]
+        for k, name in enumerate(graph.class_names[:MOST_LABELS]):
+            truth = tested.labels[:, k : k + 1]
+            cells = [
+                shown(TITLES[m], float(np.mean([regression_score(m, v[:, k : k + 1], truth) for v in values])))
+                for m in METRICS["regression"]
+            ]
+            rows.append([Cell(source.name(entry)), Cell(shortened(name)), *map(Cell, cells)])
+    columns = ["entry", "target", *(TITLES[m] for m in METRICS["regression"])]
+    note = "On test nodes, means over seeds; MAE and RMSE in the unit of the labels." + tested.note
+    return PageTable("Scores by target", columns, rows, [False, False, True, True, True], note)
 
 
 def node_homophily(graph: AttributedGraph, adj: Adjacency, ids: np.ndarray) -> np.ndarray:
@@ -88,7 +151,7 @@ def _tested(graph: AttributedGraph, adj: Adjacency) -> Tested:
     if len(ids) > MOST_NODES:
         note = f" {MOST_NODES:,} of {len(ids):,} test nodes, drawn at random."
         ids = np.sort(np.random.default_rng(0).choice(ids, MOST_NODES, replace=False))
-    homophily = node_homophily(graph, adj, ids)
+    homophily = np.full(len(ids), np.nan) if graph.task == "regression" else node_homophily(graph, adj, ids)
     return Tested(ids, np.asarray(graph.labels[ids]), degrees(adj)[ids], homophily, note)
 
 
@@ -188,7 +251,7 @@ def _by_bin(
                 lines.append(series(entry.method, entry.color, points, marks=True))
         if lines and len(shown) > 1:
             x = axis(across, names=[names[b] for b in shown], counts=counts[shown].tolist())
-            y = axis(f"test {source.metric} (%)", "pct")
+            y = score_axis("test", source.metric)
             variants.append((group, {"type": "lines", "x": x, "y": y, "series": lines}))
     note = f"Bins with fewer than {LEAST} test nodes are left out."
     if source.task.metric_name == "accuracy":

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 
-from labeldeconv.report.blocks import Block, Cell, Facts, Figure, PageTable, Section, Text, axis, percent, spread
+from labeldeconv.graph.metrics import NUMBERS, score_unit
+from labeldeconv.report.blocks import Block, Cell, Facts, Figure, PageTable, Section, Text, score_axis, shown, spread
 from labeldeconv.report.source import Entry, ReportSource, short
 from labeldeconv.report.wording import NOTHING
 from labeldeconv.runs.compare import REFERENCE
@@ -39,7 +40,7 @@ def _race(source: ReportSource, run: RunDirectory) -> list[Block]:
     rows = [
         [
             Cell(c["name"], strong=not c["dropped"]),
-            Cell(percent(c["score"])),
+            Cell(shown(source.metric, c["score"])),
             Cell(f"{c['epochs']:,}" if c["epochs"] else NOTHING),
             Cell(str(c["seeds"] or NOTHING)),
             Cell(f"{c['seconds']:,.1f}"),
@@ -47,7 +48,7 @@ def _race(source: ReportSource, run: RunDirectory) -> list[Block]:
         ]
         for c in run.race["candidates"]
     ]
-    columns = ["GNN", f"val {source.metric} (%)", "epochs", "seeds", "seconds", "outcome"]
+    columns = ["GNN", f"val {source.metric}{score_unit(source.metric)}", "epochs", "seeds", "seconds", "outcome"]
     note = "Candidates raced on the features of the encoder before training; score, epochs and seeds are of the last "
     note += "heat of each. Labels of test nodes were not used."
     table = PageTable(
@@ -59,19 +60,21 @@ def _race(source: ReportSource, run: RunDirectory) -> list[Block]:
 def headline(source: ReportSource) -> str:
     """The result in a sentence or two, with what it cannot say."""
     best = source.reference
-    metric = f"{percent(best.test[0])}% test {source.metric}"
+    share = source.metric not in NUMBERS
+    metric = f"{shown(source.metric, best.test[0])}{'%' if share else ''} test {source.metric}"
     first = f"{best.method.upper()} reaches {metric} with {best.group}"
     if sum(e.method == best.method for e in source.entries) > 1:
         first += " (best on validation nodes)"
     others = [e for e in source.groups[best.group] if e is not best and not math.isnan(e.test[0])]
     if not others or math.isnan(best.test[0]):
         return f"{first}." + _caution(source)
-    other = max(others, key=lambda e: e.test[0])
-    gap = 100 * (best.test[0] - other.test[0])
-    where = "above" if gap >= 0 else "below"
-    told = (
-        f"{first}, {abs(gap):.1f} points {where} the best other method, {other.method.upper()} ({spread_of(other)}%)."
-    )
+    other = max(others, key=lambda e: source.rank(e.test[0]))
+    gap = best.test[0] - other.test[0]
+    where, far = "above" if gap >= 0 else "below", f"{abs(100 * gap):.1f} points" if share else f"{abs(gap):.3g}"
+    than = f"({spread_of(other, source)}{'%' if share else ''})"
+    told = f"{first}, {far} {where} the best other method, {other.method.upper()} {than}."
+    if not source.higher_is_better:
+        told += " Lower is better."
     p = other.p_value
     if p is not None:
         sign = p_text(p) if p < 0.0005 else f"= {p_text(p)}"
@@ -82,9 +85,9 @@ def headline(source: ReportSource) -> str:
     return told + _caution(source)
 
 
-def spread_of(entry: Entry) -> str:
+def spread_of(entry: Entry, source: ReportSource) -> str:
     """The test score of an entry."""
-    return spread(*entry.test, len(entry.tests))
+    return spread(*entry.test, len(entry.tests), source.metric)
 
 
 def p_text(p: float | None) -> str:
@@ -101,8 +104,8 @@ def _facts(source: ReportSource) -> Facts:
     facts = [
         ("method", entry.method),
         ("GNN", _gnn(entry)),
-        (f"test {source.metric} (%)", percent(entry.test[0])),
-        (f"validation {source.metric} (%)", percent(entry.val[0])),
+        (f"test {source.metric}{score_unit(source.metric)}", shown(source.metric, entry.test[0])),
+        (f"validation {source.metric}{score_unit(source.metric)}", shown(source.metric, entry.val[0])),
         ("seconds", f"{entry.seconds:,.1f}"),
         ("peak memory (MiB)", NOTHING if entry.peak_mib is None else f"{entry.peak_mib:,.0f}"),
         ("encoder passes", NOTHING if math.isnan(entry.passes) else f"{entry.passes:.1f}"),
@@ -127,7 +130,7 @@ def _scores(source: ReportSource) -> Figure:
             "mean": e.test[0],
             "std": e.test[1],
             "points": e.tests if len(e.tests) > 1 else [],
-            "text": spread_of(e),
+            "text": spread_of(e, source),
         }
         for e in source.entries[:MOST_ROWS]
         if not math.isnan(e.test[0])
@@ -136,7 +139,7 @@ def _scores(source: ReportSource) -> Figure:
     note = note if source.seeds > 1 else "One seed each."
     if len(source.entries) > MOST_ROWS:
         note += f" The first {MOST_ROWS} of {len(source.entries)} rows; the table has all."
-    spec = {"type": "intervals", "x": axis(f"test {source.metric} (%)", "pct"), "rows": rows}
+    spec = {"type": "intervals", "x": score_axis("test", source.metric), "rows": rows}
     return Figure(f"Test {source.metric}", [("", spec)], note, wide=True)
 
 
@@ -155,18 +158,20 @@ def _table(source: ReportSource) -> PageTable:
     best: dict[str, float] = {}
     for e in source.entries:
         if not math.isnan(e.test[0]):
-            best[group[id(e)]] = max(best.get(group[id(e)], -math.inf), e.test[0])
+            best[group[id(e)]] = max(best.get(group[id(e)], -math.inf), source.rank(e.test[0]))
     rows = []
     for e in source.entries:
         cells = [Cell(e.method), Cell(e.gnn), *(Cell(str(e.varied[k])) for k in varied)]
-        cells += [Cell(spread(*e.val, len(e.tests))), Cell(spread_of(e), strong=e.test[0] == best.get(group[id(e)]))]
+        strong = source.rank(e.test[0]) == best.get(group[id(e)])
+        cells += [Cell(spread(*e.val, len(e.tests), source.metric)), Cell(spread_of(e, source), strong=strong)]
         cells += [Cell(str(len(e.tests)))]
         if with_p:
             cells.append(Cell(p_text(e.p_value), strong=e.p_value is not None and e.p_value < SIGNIFICANT))
         memory = NOTHING if e.peak_mib is None else f"{e.peak_mib:,.0f}"
         rows.append([*cells, Cell(f"{e.seconds:,.1f}"), Cell(memory), Cell(f"{e.passes:.1f}")])
     of = "" if _alone(source) else " among the methods of a group"
-    note = f"val and test: {source.metric} in percent. Bold: best test score{of}. MiB: peak memory. "
+    unit = ", not in percent" if source.metric in NUMBERS else " in percent"
+    note = f"val and test: {source.metric}{unit}. Bold: best test score{of}. MiB: peak memory. "
     note += "passes: encodings of the whole graph, training epochs included."
     if with_p:
         note += f" p: two-sided paired t-test against {REFERENCE} over the same seeds, bold below 0.05, not corrected "

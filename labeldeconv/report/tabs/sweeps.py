@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from labeldeconv.report.blocks import Block, Figure, Section, axis, series
+from labeldeconv.report.blocks import Block, Figure, Section, axis, score_axis, series
 from labeldeconv.report.source import Entry, ReportSource, short
 
 TITLES = {"labels.hops": "hops N", "labels.alpha": "alpha", "encoder.name": "encoder"}
@@ -44,7 +44,7 @@ def _sweep(source: ReportSource, name: str) -> Figure | None:
                     points.append([across, e.test[0], e.test[1] if len(e.tests) > 1 else None])
             shown.append(series(label, color, sorted(points, key=lambda p: p[0]), marks=True))
         x = axis(title, "num", at=numbers) if numeric else axis(title, names=values)
-        drawn.append((gnn, {"type": "lines", "x": x, "y": axis(f"test {source.metric} (%)", "pct"), "series": shown}))
+        drawn.append((gnn, {"type": "lines", "x": x, "y": score_axis("test", source.metric), "series": shown}))
     note = "Mean over seeds; bars: one standard deviation." if source.seeds > 1 else "One seed."
     return Figure(f"Test {source.metric} over {title}", drawn, note, wide=True, choose="GNN")
 
