@@ -79,7 +79,7 @@ test-spark: $(STAMP)
 	@command -v java >/dev/null || ./.ci/java || true
 	@$(BIN)/python -c 'import pyspark' 2>/dev/null || $(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[spark]' || true
 	@if command -v java >/dev/null && $(BIN)/python -c 'import pyspark' 2>/dev/null; then \
-	  $(BIN)/python -m pytest -m spark --durations 5; \
+	  $(BIN)/python -m pytest -m spark --durations 5 tests/lake tests/labels tests/test_cluster_files.py; \
 	else \
 	  echo "test-spark: skipped, there is no Java or no pyspark and they cannot be installed here"; \
 	fi
