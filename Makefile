@@ -63,9 +63,10 @@ $(DOCS_STAMP): $(STAMP)
 	touch $(DOCS_STAMP)
 
 # The site, in site/: broken links and anchors are errors (not with --quiet, which also quiets --strict). Then its tests.
+# SITE=1 leaves out what takes minutes: commands in miniature, and Python that trains.
 docs: $(DOCS_STAMP)
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
-	LABELDECONV_SITE=site $(BIN)/python -m pytest -n 2 -m docs --durations 5
+	LABELDECONV_SITE=site $(BIN)/python -m pytest tests/docs -n 2 -m docs --durations 5 $(if $(SITE),-k 'not miniature and not trains')
 	@echo "docs: open site/index.html"
 
 # The site of this version beside those of others, as a commit of the local branch gh-pages; publishing is `git push`.

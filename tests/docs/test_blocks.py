@@ -219,6 +219,7 @@ def quick(command: Command) -> bool:
 
 
 @pytest.mark.docs
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # MLflow's own, of SQLAlchemy 2.1
 @pytest.mark.parametrize("command", [c for c in COMMANDS if quick(c)], ids=str)
 def test_commands_run_in_miniature(command, reader):
     if "mymodule" in str(command):
