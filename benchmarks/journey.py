@@ -115,7 +115,7 @@ def train_gcn(x: np.ndarray, matrix: Tensor, graph: AttributedGraph, classes: in
     model, features = PlainGCN(x.shape[1], classes), torch.from_numpy(x.astype(np.float32))
     optimizer = torch.optim.Adam(model.parameters(), lr=0.01, weight_decay=5e-4)
     schedule = torch.optim.lr_scheduler.LinearLR(optimizer, 1.0, 0.0, GNN_EPOCHS)
-    labels = torch.from_numpy(np.asarray(graph.labels))
+    labels = torch.from_numpy(np.asarray(graph.labels, dtype=np.int64))
     train, val = (torch.from_numpy(ids) for ids in (graph.split.train, graph.split.val))
     best, logits = -1.0, torch.zeros(0)
     for _ in range(GNN_EPOCHS):
@@ -175,7 +175,8 @@ def peer(graph: AttributedGraph, layers: int) -> dict[str, Any]:
         logits = train_gcn(X, matrix, graph, classes)
     with clock.stage("hop labels"):
         Y = torch.from_numpy(logits).softmax(1)
-        Y[graph.split.train] = F.one_hot(torch.from_numpy(np.asarray(graph.labels)[graph.split.train]), classes).float()
+        known = torch.from_numpy(np.asarray(graph.labels, dtype=np.int64)[graph.split.train])
+        Y[graph.split.train] = F.one_hot(known, classes).float()
         hops = [Y]
         row = Adjacency.from_edges(graph.edges, graph.num_nodes).on(cpu)
         for _ in range(HOPS):

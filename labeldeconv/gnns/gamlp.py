@@ -147,7 +147,7 @@ class GAMLP(GNN):
     def _mixed(self, z: list[Tensor], scores: list[Tensor]) -> Tensor:
         """sum_i theta_i z_i (b, width) with theta the softmax of the scores over hops, under attention dropout."""
         theta = F.dropout(torch.cat(scores, 1).softmax(1), self.attention_dropout, self.training)  # (b, h)
-        return hop_sum(theta, z)
+        return hop_sum(theta, z, self.training)
 
     def _head(self, z: Tensor, x: Tensor, between: Between) -> Tensor:
         h = between(z + self.residual(x), None, self.activation, self.dropout, self.training)

@@ -90,7 +90,7 @@ class SAGN(GNN):
         own = self.attend_self(z[0])
         scores = F.leaky_relu(torch.cat([own + self.attend_hop(z_i) for z_i in z], 1), 0.2)  # (b, h)
         weights = F.dropout(scores.softmax(1), self.attention_dropout, self.training)
-        out = self._head(hop_sum(weights, z), x[0], at_once)
+        out = self._head(hop_sum(weights, z, self.training), x[0], at_once)
         return out if self.labels is None or label_inputs is None else out + self.labels(label_inputs)
 
     def psi(self, x: Tensor) -> Tensor:

@@ -18,10 +18,10 @@ from labeldeconv.propagation.kernel.threads import CHUNKS, run_chunks
 SMALL = 1 << 16  # values below which torch's own operations are as fast
 
 
-def hop_sum(theta: Tensor, z: list[Tensor]) -> Tensor:
-    """Weights theta (b, h) and h tensors z_i (b, d) to (b, d)."""
+def hop_sum(theta: Tensor, z: list[Tensor], training: bool) -> Tensor:
+    """Weights theta (b, h) and h tensors z_i (b, d) to (b, d); outside training by torch, whose operations export."""
     whole = [theta, *z]
-    if z[0].numel() >= SMALL and all(x.device.type == "cpu" and x.dtype == torch.float32 for x in whole):
+    if training and z[0].numel() >= SMALL and all(x.device.type == "cpu" and x.dtype == torch.float32 for x in whole):
         return _HopSum.apply(*whole)
     out = theta[:, :1] * z[0]
     for i in range(1, len(z)):
