@@ -38,7 +38,7 @@ from labeldeconv.errors import LabelDeconvError
 from labeldeconv.graph.attributed import AttributedGraph
 from labeldeconv.propagation.adjacency import Adjacency
 from labeldeconv.settings.models import AdjacencyConfig, EncoderConfig
-from labeldeconv.stages.memory import peak_memory_mib, resident_memory_mib
+from labeldeconv.stages.memory import peak_memory_mib, reset_peak_memory, resident_memory_mib, return_freed_memory
 
 HERE = Path(__file__).parent
 REAL = Path(os.environ.get("LABELDECONV_TEST_DATA", HERE.parents[1] / "shared" / "data"))
@@ -50,6 +50,7 @@ class Clock:
     """Wall and CPU seconds by stage."""
 
     def __init__(self) -> None:
+        reset_peak_memory()
         self.wall: dict[str, float] = {}
         self.start = time.perf_counter(), time.process_time()
 
@@ -155,13 +156,14 @@ def peer(graph: AttributedGraph, layers: int) -> dict[str, Any]:
     import transformers
 
     warnings.filterwarnings("ignore")
-    with tempfile.TemporaryDirectory() as folder:
-        load_encoder(EncoderConfig(layers=layers)).save(Path(folder) / "encoder")
-        model = sentence_transformers.SentenceTransformer(str(Path(folder) / "encoder"), device="cpu")
-    model.max_seq_length = TOKENS
     texts = [str(text) for text in graph.texts]
     classes = int(np.asarray(graph.labels).max()) + 1
-    memory, clock = resident_memory_mib() or 0.0, Clock()
+    with tempfile.TemporaryDirectory() as folder:
+        load_encoder(EncoderConfig(layers=layers)).save(Path(folder) / "encoder")
+        return_freed_memory()
+        memory, clock = resident_memory_mib() or 0.0, Clock()
+        model = sentence_transformers.SentenceTransformer(str(Path(folder) / "encoder"), device="cpu")
+    model.max_seq_length = TOKENS
     config = AdjacencyConfig(normalization="symmetric", self_loops=True)
     cpu = torch.device("cpu")
     matrix = Adjacency.from_edges(graph.edges, graph.num_nodes, config).on(cpu)
