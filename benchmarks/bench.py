@@ -32,6 +32,7 @@ COMMANDS = {  # result: script and options
     "encoder-planted": "encoder.py --data planted --nodes 512 --layers 2 --rounds 3",
     "export": "encoder.py --data planted --nodes 600 --layers 2 --export",
     "sampling": "sampling.py",
+    "journey": "journey.py",
     "scale": "scale.py",
 }
 PACKAGES = ("torch", "torch_geometric", "numpy", "numba", "scipy", "transformers", "sentence-transformers", "duckdb")
