@@ -34,6 +34,7 @@ EXCEPTIONS = {  # (test of bandit, files): why it is right here
     ("B404", "labeldeconv/data/sets/apt.py"): "asks apt-get, by a list of words and never by a shell",
     ("B603", "labeldeconv/data/sets/apt.py"): "as above: constant words, and a folder of our own as option values",
     ("B608", "labeldeconv/data/*.py"): SQL,
+    ("B608", "labeldeconv/lake/parquet.py"): SQL,
     ("B608", "labeldeconv/prediction/*.py"): SQL,
     ("B608", "labeldeconv/runs/export.py"): SQL,
     ("B615", "labeldeconv/encoders/*.py"): (

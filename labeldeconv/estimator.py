@@ -291,7 +291,8 @@ class LabelDeconvolution:
         if self.run_.method == "glem" and config.glem.label_input:
             raise ConfigError("glem: label inputs of another graph are not known; glem.label_input false expected")
         module = _object(self.gnn)
-        x = GNNInputs(self.run_, module, _object(self.encoder))(x, list(graph.texts))
+        if config.gnn.inputs == "both":
+            x = GNNInputs(self.run_, module, _object(self.encoder))(x, list(graph.texts))
         gnn: GNN = Architecture.of(config.gnn, module).build(x.shape[1], len(self.classes_))
         load_weights(gnn, self.run_.gnn_weights)
         if gnn.label_hops or gnn.reads_labels:

@@ -16,6 +16,7 @@ from labeldeconv.encoders.values import CategoryEncoder, NumberEncoder
 from labeldeconv.errors import NotFinite
 from labeldeconv.gnns.base import GNN
 from labeldeconv.gnns.gamlp import GAMLP
+from labeldeconv.gnns.hidden import plainly
 from labeldeconv.gnns.sagn import SAGN
 from labeldeconv.gnns.spectral import SpeGNN
 from labeldeconv.labels.targets import TrueTargets
@@ -119,7 +120,8 @@ class DoubledSAGN(SAGN):
 
 class WrongHop(GAMLP):
     def psi(self, x):
-        return self._head(self._hop(1, x), self._hop(1, x)[:, :1].expand_as(x))
+        z = self.hop_mlps[1](x)
+        return self._head(z, z[:, :1].expand_as(x), plainly)
 
 
 class LabelledPsi(GAMLP):

@@ -166,7 +166,7 @@ class GNNInputs:
     """
 
     def __init__(self, run: RunDirectory, gnn: Any = None, encoder: Any = None) -> None:
-        config, graph = run.config(), run.graph
+        config = run.config()
         self.run, self._encoder, self.both = run, encoder, run.gnn_inputs
         older = self.both is None and (run.result.get("chosen") or run.method) not in ALONE
         unknown = self.both is not None and (config.encoder.adapt != "none" or run.method == "given")
@@ -176,6 +176,7 @@ class GNNInputs:
                 "here; new nodes need gnn.inputs 'learned', or a run on texts of this version, not pushed, without "
                 "encoder.adapt"
             )
+        graph = run.graph
         self.task, self.temperature = Task.of(graph), config.glem.temperature
         reads = run.method == "glem" and config.glem.label_input and config.setting == "transductive"
         self.psi = restored_psi(run, gnn) if reads and bool((graph.split.roles > 0).any()) else None

@@ -19,7 +19,7 @@ from labeldeconv import AttributedGraph, fit, open_data, planted, sweep
 from labeldeconv.errors import ConfigError, DataError
 from labeldeconv.gnns.architecture import Architecture
 from labeldeconv.gnns.sagn import SAGN
-from labeldeconv.graph.metrics import MULTICLASS
+from labeldeconv.graph.metrics import METRICS
 from labeldeconv.graph.split import Split
 from labeldeconv.graph.task import Task
 from labeldeconv.propagation.adjacency import Adjacency
@@ -368,7 +368,7 @@ def test_the_metric_chooses_the_epoch_and_is_what_the_result_names(tmp_path):
         assert max(row["val"] for row in epochs) == result.val  # every epoch was judged by it
         for role in ("val", "test"):
             assert result.metrics[role][name or "accuracy"] == getattr(result, role)
-            assert set(result.metrics[role]) == set(MULTICLASS)
+            assert set(result.metrics[role]) == set(METRICS["multiclass"])
         assert result.to_dict()["metrics"] == result.metrics
     assert by["macro-f1"].val >= by[None].metrics["val"]["macro-f1"]
     assert by["roc-auc"].val > by[None].metrics["val"]["roc-auc"]

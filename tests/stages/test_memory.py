@@ -119,7 +119,8 @@ def test_freed_memory_is_kept_inside_and_given_back_after():
 
     before = resident_memory_mib()
     with freed_memory_kept():
-        allocate()
+        for _ in range(8):  # a freed block may be a few bytes too small for the next, until two of them join
+            allocate()
         assert faults(allocate) < 2000
         with freed_memory_kept():  # an inner one changes nothing
             pass
