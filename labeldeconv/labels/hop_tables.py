@@ -19,7 +19,7 @@ from labeldeconv.errors import ConfigError, DataError
 from labeldeconv.graph.attributed import AttributedGraph
 from labeldeconv.labels.hops import HopLabels, write_hop_labels
 from labeldeconv.labels.pseudo import Labels
-from labeldeconv.lake.parquet import ROWS, complete, read_graph, write_rows
+from labeldeconv.lake.parquet import ROWS, complete, read_graph, weighted_sums, write_rows
 from labeldeconv.lake.tables import ASKED, DONE, SUCCESS, WORK, Cluster, HopTables, path_of, refuse_other
 from labeldeconv.propagation.adjacency import Adjacency
 from labeldeconv.propagation.fixed_point import dequantize, quantize
@@ -31,6 +31,7 @@ from labeldeconv.stages.stage import Folder, stage
 TABLES = "tables"  # the folder of Y and edges as Parquet, for Spark
 ENGINES = ("local", "spark")
 STORE = "K.npy"
+LOST = 2e-5  # share of a weighted sum that rounding may take
 EDGES = 1 << 22  # of a file of edges
 
 
@@ -92,6 +93,7 @@ def hops_of_tables(
 
     told, parts = spark_hops(tables, out, cluster or Cluster())
     if folder is not None:
+        check_sums(tables, folder)
         _store(tables, folder, told, parts)
         write_json(folder / DONE, told)
         shutil.rmtree(folder / WORK, ignore_errors=True)
@@ -131,6 +133,26 @@ def _local(tables: HopTables, folder: Path) -> dict[str, Any]:
     }
     write_json(folder / DONE, told)
     return told
+
+
+def check_sums(tables: HopTables, folder: Path) -> None:
+    """Refuse hops of which something was lost or counted twice on its way through a cluster.
+
+    Without directions A is symmetric, so the sum of K_i over the nodes, each weighted by its degree (for a symmetric
+    A-hat by the root of it), is the same for every hop.
+    """
+    if not tables.adjacency.undirected:
+        return
+    first = None
+    for hop in range(tables.hops + 1):
+        sums, total = weighted_sums(folder / f"K_{hop}.parquet", tables.adjacency.normalization == "symmetric")
+        first = sums if first is None else first
+        off = float(np.abs(sums - first).max(initial=0.0)) / max(total, 1.0)
+        if off > LOST:
+            raise DataError(
+                f"{folder / f'K_{hop}.parquet'}: its weighted sum differs from that of K_0 by {off:.1e} of the whole, "
+                f"at most {LOST:.0e} expected: rows were lost or counted twice; take --engine local, or less --block-mib"
+            )
 
 
 def _store(tables: HopTables, folder: Path, told: dict[str, Any], parts: Any) -> None:

@@ -176,6 +176,18 @@ def read_values(folder: Path, number: int) -> np.ndarray | None:
         return np.asarray(opened.column(f"SELECT unnest(values) FROM {table}")).reshape(m, -1)
 
 
+def weighted_sums(folder: Path, root: bool = False) -> tuple[np.ndarray, float]:
+    """Sums (c,) of `values` over all rows of a folder, weighted by `degree` or its root; and the sum of the weights."""
+    files = ", ".join(_literal(str(path)) for path in parquet_files(str(folder)))
+    weight = "sqrt(degree)" if root else "degree"
+    table = f"(SELECT {weight}::DOUBLE AS w, values::FLOAT[] AS v FROM read_parquet([{files}]))"
+    with LocalTables() as opened:
+        (total,) = opened.one(f"SELECT coalesce(sum(w), 0) FROM {table}")
+        every = f"SELECT generate_subscripts(v, 1) AS k, w * unnest(v) AS x FROM {table}"
+        sums = opened.column(f"SELECT sum(x) AS s FROM ({every}) GROUP BY k ORDER BY k")
+    return np.asarray(sums, np.float64), float(total)
+
+
 def _part(folder: Path, number: int) -> Path:
     return folder / f"part-{number:05d}.parquet"
 

@@ -7,9 +7,11 @@ import pytest
 from labeldeconv import fit
 from labeldeconv.errors import ConfigError, DataError
 from labeldeconv.labels import hop_tables
-from labeldeconv.labels.hop_tables import hops_of_tables
+from labeldeconv.labels.hop_tables import check_sums, hops_of_tables
 from labeldeconv.labels.hops import hop_labels
+from labeldeconv.lake.parquet import read_values, write_rows
 from labeldeconv.lake.tables import HopTables
+from labeldeconv.settings.models import AdjacencyConfig
 from tests.lake.test_spark import java
 from tests.samples import random_edges, write_parquet
 
@@ -43,6 +45,24 @@ def test_local_hop_labels_as_npy_and_as_parquet(tmp_path, tables):
         assert [row[1] for row in found] == list(range(44))
         assert [row[2] for row in found][-4:] == [1] * 4
         np.testing.assert_array_equal(np.array([row[3] for row in found], np.float32), expected[:, hop])
+
+
+@pytest.mark.parametrize("store", ["float32", "uint16"])
+@pytest.mark.parametrize("normalization", ["row", "symmetric"])
+def test_a_hop_that_lost_something_is_refused(tmp_path, tables, normalization, store):
+    """What a cluster lost between two hops is missing in a sum that every hop keeps."""
+    given = AdjacencyConfig(normalization=normalization)
+    asked = HopTables(tables[0].nodes, tables[0].edges, 2, given, "float32" if normalization == "symmetric" else store)
+    hops_of_tables(asked, str(tmp_path / "K"))
+    check_sums(asked, tmp_path / "K")
+    part = tmp_path / "K" / "K_2.parquet"
+    values = read_values(part, 0)
+    with duckdb.connect() as con:
+        known = con.execute(f"SELECT row, degree FROM read_parquet('{part}/*.parquet') ORDER BY row").fetchnumpy()
+    values[7, 1] -= 0.1 * values[7, 1]  # one of the sums that came for it did not
+    write_rows(part, 0, known, values)
+    with pytest.raises(DataError, match=r"K_2.parquet: its weighted sum differs from that of K_0 by .*lost"):
+        check_sums(asked, tmp_path / "K")
 
 
 def test_fixed_point_is_that_of_runs(tmp_path, tables):
