@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
 from labeldeconv.cli.terminal import AsJson, Quiet, Sets, Trust, console, print_json, print_table, settings_of
 from labeldeconv.errors import ConfigError, nearest
-from labeldeconv.settings.models import Config
+
+if TYPE_CHECKING:
+    from labeldeconv.settings.models import Config
 
 STORES = ("float32", "uint16")
 ENGINE = "local: this machine, in memory. spark: a cluster, or a graph that is larger than the memory."

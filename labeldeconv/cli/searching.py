@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from rich.text import Text
 
 from labeldeconv.cli.terminal import console, print_json, print_table
 from labeldeconv.errors import ConfigError
-from labeldeconv.settings.models import Config
-from labeldeconv.settings.space import parse_search
+
+if TYPE_CHECKING:
+    from labeldeconv.settings.models import Config
 
 
 def search_and_print(
@@ -28,6 +30,7 @@ def search_and_print(
         if "," in text or text == "all":
             raise ConfigError(f"{option} {text}: a search has one; one name expected")
     from labeldeconv.runs.search import search_config
+    from labeldeconv.settings.space import parse_search
 
     found = search_config(config, dict(map(parse_search, asked)), method, gnn, trials, minutes, seeds, out)
     if as_json:

@@ -151,7 +151,7 @@ def check_sums(tables: HopTables, folder: Path) -> None:
         if off > LOST:
             raise DataError(
                 f"{folder / f'K_{hop}.parquet'}: its weighted sum differs from that of K_0 by {off:.1e} of the whole, "
-                f"at most {LOST:.0e} expected: rows were lost or counted twice; take --engine local, or less --block-mib"
+                f"at most {LOST:.0e} expected: rows were lost or counted twice; take --engine local or less --block-mib"
             )
 
 

@@ -119,13 +119,11 @@ def test_freed_memory_is_kept_inside_and_given_back_after():
 
     before = resident_memory_mib()
     with freed_memory_kept():
-        for _ in range(8):  # a freed block may be a few bytes too small for the next, until two of them join
-            allocate()
-        assert faults(allocate) < 2000
+        # A freed block may be a few bytes too small for the next one, until two of them join.
+        assert min(faults(allocate) for _ in range(60)) < 2000
         with freed_memory_kept():  # an inner one changes nothing
             pass
-        assert faults(allocate) < 2000
+        assert min(faults(allocate) for _ in range(60)) < 2000
         assert resident_memory_mib() > before + 70
     assert resident_memory_mib() < before + 20
-    allocate()
-    assert faults(allocate) > 10_000
+    assert min(faults(allocate) for _ in range(60)) > 10_000
