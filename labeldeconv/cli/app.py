@@ -145,7 +145,7 @@ def fit(
     from labeldeconv.settings.reading import label_settings
 
     asked = settings_of(config, sets, **names, seed=seed, **label_settings(alpha, hops))
-    if "torch" not in sys.modules:  # which takes seconds: a word before it
+    if sys.modules.get("torch") is None:  # which takes seconds: a word before it
         logger.info("fit of %s: loading torch", printable(asked.data))
     from labeldeconv.runs.fit import fit_config, with_choices_of_fit
 
