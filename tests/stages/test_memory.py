@@ -126,4 +126,4 @@ def test_freed_memory_is_kept_inside_and_given_back_after():
         assert min(faults(allocate) for _ in range(60)) < 2000
         assert resident_memory_mib() > before + 70
     assert resident_memory_mib() < before + 20
-    assert min(faults(allocate) for _ in range(60)) > 10_000
+    assert faults(allocate) > 10_000  # all of it comes from the system again
