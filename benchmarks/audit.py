@@ -23,7 +23,7 @@ ROOT = Path(__file__).parents[1]
 FOUND, NOT_AUDITED = 1, 3
 SQL = (
     "duckdb takes no parameters for names of tables, columns and files. Names from outside go through `quoted`, texts "
-    "and paths through `literal` (data/tables/scan.py), which double their quotes; the others are our own constants. "
+    "and paths through `literal` (labeldeconv/sql.py), which double their quotes; the others are our own constants. "
     "The database is in memory. tests/test_malicious.py has columns and files called like statements."
 )
 EXCEPTIONS = {  # (test of bandit, files): why it is right here

@@ -25,7 +25,7 @@ LAYERS = [
     ["data", "encoders", "gnns", "labels"],
     ["graph", "propagation", "lake"],
     ["stages", "settings"],
-    ["errors", "progress", "registry", "theme"],
+    ["errors", "progress", "registry", "sql", "theme"],
 ]
 LEVEL = {name: level for level, names in enumerate(LAYERS) for name in names}
 # Modules without a test file of their own, and why.

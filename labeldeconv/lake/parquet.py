@@ -23,6 +23,7 @@ from labeldeconv.lake.tables import (
     refuse_type,
     refuse_unknown,
 )
+from labeldeconv.sql import literal, quoted
 
 WHOLE = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "UTINYINT", "USMALLINT", "UINTEGER")
 REAL = ("FLOAT", "DOUBLE", "DECIMAL", "BOOLEAN", *WHOLE)
@@ -43,11 +44,11 @@ class LocalTables:
 
     def open(self, name: str, url: str, columns: Mapping[str, str]) -> dict[str, str]:
         """Give a table a name in SQL with columns renamed {new: old}; returns the new columns' types."""
-        files = ", ".join(_literal(str(path)) for path in parquet_files(url))
+        files = ", ".join(literal(str(path)) for path in parquet_files(url))
         try:
             there = self.con.execute(f"DESCRIBE SELECT * FROM read_parquet([{files}])").fetchall()
             need_columns(url, list(columns.values()), [row[0] for row in there])
-            chosen = ", ".join(f"{_quoted(old)} AS {new}" for new, old in columns.items())
+            chosen = ", ".join(f"{quoted(old)} AS {new}" for new, old in columns.items())
             self.con.execute(f"CREATE VIEW {name} AS SELECT {chosen} FROM read_parquet([{files}])")
         except duckdb.Error as error:
             raise DataError(f"{url}: no Parquet that can be read: {str(error).splitlines()[0]}") from None
@@ -153,7 +154,7 @@ def write_rows(folder: Path, number: int, columns: Mapping[str, np.ndarray], val
     folder.mkdir(parents=True, exist_ok=True)
     path = _part(folder, number)
     temporary = path.with_name(f".{path.name}.tmp")
-    block, chosen = dict(columns), [_quoted(name) for name in columns]
+    block, chosen = dict(columns), [quoted(name) for name in columns]
     if values is not None:
         block |= {f"v{k}": np.ascontiguousarray(column) for k, column in enumerate(values.T)}
         c = values.shape[1]
@@ -161,7 +162,7 @@ def write_rows(folder: Path, number: int, columns: Mapping[str, np.ndarray], val
     with duckdb.connect() as con:
         con.register("block", block)
         select = f"SELECT {', '.join(chosen)} FROM block"
-        con.execute(f"COPY ({select}) TO {_literal(str(temporary))} (FORMAT parquet, COMPRESSION zstd)")
+        con.execute(f"COPY ({select}) TO {literal(str(temporary))} (FORMAT parquet, COMPRESSION zstd)")
     temporary.replace(path)
 
 
@@ -171,14 +172,14 @@ def read_values(folder: Path, number: int) -> np.ndarray | None:
     if not path.is_file():
         return None
     with LocalTables() as opened:
-        table = f"read_parquet({_literal(str(path))})"
+        table = f"read_parquet({literal(str(path))})"
         (m,) = opened.one(f"SELECT count(*) FROM {table}")
         return np.asarray(opened.column(f"SELECT unnest(values) FROM {table}")).reshape(m, -1)
 
 
 def weighted_sums(folder: Path, root: bool = False) -> tuple[np.ndarray, float]:
     """Sums (c,) of `values` over all rows of a folder, weighted by `degree` or its root; and the sum of the weights."""
-    files = ", ".join(_literal(str(path)) for path in parquet_files(str(folder)))
+    files = ", ".join(literal(str(path)) for path in parquet_files(str(folder)))
     weight = "sqrt(degree)" if root else "degree"
     table = f"(SELECT {weight}::DOUBLE AS w, values::FLOAT[] AS v FROM read_parquet([{files}]))"
     with LocalTables() as opened:
@@ -195,11 +196,3 @@ def _part(folder: Path, number: int) -> Path:
 def complete(folder: Path) -> None:
     """Mark a folder of Parquet files as complete, as Spark does."""
     (folder / SUCCESS).touch()
-
-
-def _literal(text: str) -> str:
-    return "'" + text.replace("'", "''") + "'"
-
-
-def _quoted(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'

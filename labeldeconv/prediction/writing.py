@@ -10,8 +10,8 @@ from typing import Any
 import duckdb
 import numpy as np
 
-from labeldeconv.data.tables.scan import literal, quoted
 from labeldeconv.errors import DataError
+from labeldeconv.sql import literal, quoted
 
 ROWS = 1 << 14  # nodes held as wide columns at a time
 OPTIONS = {

@@ -26,13 +26,13 @@ import duckdb
 import numpy as np
 import torch
 
-from labeldeconv.data.tables.scan import literal, quoted
 from labeldeconv.errors import DataError
 from labeldeconv.graph.attributed import AttributedGraph
 from labeldeconv.graph.task import RegressionTask, Task
 from labeldeconv.graph.texts import Texts
 from labeldeconv.progress import logger
 from labeldeconv.runs.directory import COMPARISON, RESULT, RunDirectory
+from labeldeconv.sql import literal, quoted
 from labeldeconv.stages.files import write_text
 
 if TYPE_CHECKING:

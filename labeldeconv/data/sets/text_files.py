@@ -16,8 +16,9 @@ import duckdb
 import numpy as np
 
 from labeldeconv.data.findings import EXAMPLES
-from labeldeconv.data.tables.scan import first_line, literal
+from labeldeconv.data.tables.scan import first_line
 from labeldeconv.errors import DataError
+from labeldeconv.sql import literal
 
 BLOCK = 1 << 22  # bytes
 MEMORY = "2GB"  # of duckdb, which spills to disk above it

@@ -12,11 +12,12 @@ import numpy as np
 
 from labeldeconv.data.findings import Findings
 from labeldeconv.data.tables.rows import Table
-from labeldeconv.data.tables.scan import TableFile, literal, quoted
+from labeldeconv.data.tables.scan import TableFile
 from labeldeconv.errors import DataError
 from labeldeconv.graph.npy import open_npy
 from labeldeconv.graph.texts import Texts
 from labeldeconv.graph.validation import infinite_cells
+from labeldeconv.sql import literal, quoted
 
 TEXT_ROWS = 1 << 16  # strings alive in Python at a time
 EDGE_ROWS = 1 << 24  # joined edges held twice at a time

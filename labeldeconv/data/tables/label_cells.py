@@ -14,7 +14,8 @@ import numpy as np
 
 from labeldeconv.data.findings import EXAMPLES, Findings
 from labeldeconv.data.tables.rows import Table
-from labeldeconv.data.tables.scan import FLOATS, TableFile, literal, quoted
+from labeldeconv.data.tables.scan import FLOATS, TableFile
+from labeldeconv.sql import literal, quoted
 
 NUMBER = re.compile(r"[+-]?[0-9]{1,15}(\.[0-9]{1,15})?")
 NAN = "lower({}) = 'nan'"

@@ -19,21 +19,12 @@ import duckdb
 from labeldeconv.data.findings import EXAMPLES, Findings, shown
 from labeldeconv.data.tables.encoding import count_lines, is_utf16, line_at, replace_bad_bytes
 from labeldeconv.data.tables.rows import RowPlaces, Table
+from labeldeconv.sql import literal, quoted
 
 FORMATS = ("parquet", "csv", "jsonl")
 CSV = (".csv", ".tsv")  # read alike, but for the delimiter
 JSON_SAMPLE = 1 << 20  # lines searched for keys
 FLOATS = {"FLOAT", "DOUBLE"}
-
-
-def quoted(name: str) -> str:
-    """A column name for SQL."""
-    return '"' + name.replace('"', '""') + '"'
-
-
-def literal(text: str) -> str:
-    """A string for SQL."""
-    return "'" + text.replace("'", "''") + "'"
 
 
 @dataclass(frozen=True)

@@ -7,9 +7,9 @@ import numpy as np
 from labeldeconv.data.findings import Findings
 from labeldeconv.data.tables.graph_toml import SplitValues
 from labeldeconv.data.tables.rows import Table
-from labeldeconv.data.tables.scan import literal
 from labeldeconv.graph.missing import labelled
 from labeldeconv.graph.split import ROLES, Split
+from labeldeconv.sql import literal
 
 FRACTIONS = (0.6, 0.2)  # train and val of a split that is made
 

@@ -23,9 +23,10 @@ from labeldeconv.data.sets.node_rows import csv_rows
 from labeldeconv.data.sets.text_files import MEMORY, check_file, lines, open_bytes, raise_rejects, scan_sql
 from labeldeconv.data.tables.arrays import read_texts
 from labeldeconv.data.tables.rows import Table
-from labeldeconv.data.tables.scan import first_line, literal
+from labeldeconv.data.tables.scan import first_line
 from labeldeconv.errors import DataError
 from labeldeconv.graph.texts import Texts
+from labeldeconv.sql import literal
 
 OCTAL = re.compile(rb"[0-7]{1,11}")
 TAR = 512  # bytes of a tar header, with 'ustar' at 257
