@@ -348,7 +348,7 @@ def test_a_killed_fit_goes_on_and_gives_the_same(graph, tmp_path, monkeypatch):
 
 def test_inspect_says_what_is_there(graph):
     card = data_card(graph)
-    assert (card["task"], card["classes"], card["labelled"], card["homophily"]) == ("regression", 2, 40, None)
+    assert (card["task"], card["targets"], card["labelled"], card["homophily"]) == ("regression", 2, 40, None)
     assert before_training(graph, Config()).conflict is None
     assert all("class" not in advice.finding for advice in advise(graph, Config()))
 

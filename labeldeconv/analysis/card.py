@@ -13,7 +13,10 @@ from labeldeconv.propagation.adjacency import Adjacency
 
 
 def data_card(graph: AttributedGraph) -> dict[str, Any]:
-    """Nodes, undirected edges, degrees, classes, split, homophily and text lengths as plain values."""
+    """Nodes, undirected edges, degrees, classes, split, homophily and text lengths as plain values.
+
+    Where labels are numbers, the card has 'targets' in place of 'classes'.
+    """
     adj = Adjacency.from_edges(graph.edges, graph.num_nodes)
     degree = degrees(adj)
     lengths = graph.texts.lengths()
@@ -28,7 +31,7 @@ def data_card(graph: AttributedGraph) -> dict[str, Any]:
         },
         "isolated": int(isolated(adj).sum()),
         "task": graph.task,
-        "classes": graph.num_classes,
+        "targets" if graph.task == "regression" else "classes": graph.num_classes,
         "labelled": int(labelled(graph).sum()),
         "split": {role: len(graph.split.ids(role)) for role in ROLES},
         "homophily": homophily(graph, adj),

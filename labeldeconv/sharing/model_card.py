@@ -108,10 +108,10 @@ def _summary(run: RunDirectory, data: Mapping[str, Any], encoder: str) -> str:
     )
     kind = {"text": "texts", "sequence": "protein sequences", "record": "records"}[data["attributes"]]
     known = base_model(encoder) or Path(encoder).name
+    what = f"{data['targets']} targets, which are numbers" if "targets" in data else f"{data['classes']} classes"
     return (
         f"An encoder of {kind} (from `{_code(known)}`, {run.dim} features) used by {how} and the GNN "
-        f"`{_code(run.gnn)}` on the graph {_inline(data['name'])}, with the heads that predict its "
-        f"{data['classes']} {'targets, which are numbers' if run.task.kind == 'regression' else 'classes'}."
+        f"`{_code(run.gnn)}` on the graph {_inline(data['name'])}, with the heads that predict its {what}."
     )
 
 

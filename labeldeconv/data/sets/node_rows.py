@@ -1,8 +1,8 @@
 """Graphs of one file (CSV, GraphML, JSON) as rows of nodes and edges, read and checked as own tables are.
 
 Columns are guessed as in tables, and what each was taken for is said; a graph.toml in the folder of the file can say
-otherwise (text, join, label, label_separator, split, split_values, features, attributes, name). Every message names the
-file itself and the place in it.
+otherwise (text, join, label, label_separator, task, split, split_values, features, attributes, name). Every message
+names the file itself and the place in it.
 """
 
 from __future__ import annotations

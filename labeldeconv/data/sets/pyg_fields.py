@@ -4,6 +4,7 @@
 |---|---|
 | texts | raw_texts, raw_text, text_nodes, texts, text, node_text; or a file beside it |
 | labels | y, label, labels, text_node_labels, node_labels: (n,), (n, c) of 0 and 1, a list or lists; -1: none |
+| | or numbers to be predicted: some are not whole and no class has a name; NaN: none |
 | class names | label_names, label_name, label_texts, class_names, category_names: of the classes, or of each node |
 | split | train_mask(s), val_..., test_...: (n,), (n, splits), (splits, n) or lists; train_id, train_idx, ... |
 | features | x, node_text_feat |
@@ -22,6 +23,7 @@ import numpy as np
 from labeldeconv.data.findings import Findings
 from labeldeconv.errors import DataError
 from labeldeconv.graph.attributed import AttributedGraph
+from labeldeconv.graph.missing import labelled
 from labeldeconv.graph.split import ROLES, Split
 from labeldeconv.graph.texts import Texts
 
@@ -61,7 +63,7 @@ class PygFields:
         texts = self._texts(findings)
         n = len(texts)
         edges = self._edges(n)
-        labels, names = self._labels(n)
+        labels, names = self._labels(n, findings)
         features = self._numbers(FEATURES, n)
         split = self._split(labels, n, findings)
         told = ", ".join(f"{part} = {source}" for part, source in self.read_as.items())
@@ -129,13 +131,17 @@ class PygFields:
                 return held.astype(np.float32)
         return None
 
-    def _labels(self, n: int) -> tuple[np.ndarray, list[str]]:
-        """Labels (n,) or (n, c) and the names of the classes."""
+    def _labels(self, n: int, findings: Findings) -> tuple[np.ndarray, list[str]]:
+        """Labels (n,) or (n, c) and the names of the classes, or of the numbers to be predicted."""
         found = self._first(LABELS)
         if found is None:
             raise self._missing("labels", LABELS)
         name, held = found
-        if isinstance(held, list | tuple):
+        names: list[str] | None
+        if (targets := self._targets(name, held, findings)) is not None:
+            labels, c = targets, targets.shape[1]
+            names = [name] if c == 1 else [f"{name} {k}" for k in range(c)]
+        elif isinstance(held, list | tuple):
             labels, names = self._listed(name, held)
         else:
             labels, names = self._numbered(name, np.asarray(held)), None
@@ -143,6 +149,29 @@ class PygFields:
             raise self.wrong(name, f"{n} labels expected, one for each text, got {len(labels)}")
         self.read_as["labels"] = name
         return labels, names or self._names(labels)
+
+    def _targets(self, name: str, held: Any, findings: Findings) -> np.ndarray | None:
+        """Numbers (n, c) to be predicted, NaN where missing; None where labels are classes."""
+        if self.names or self._first(NAMES):
+            return None
+        try:
+            y = np.asarray(held, dtype=np.float64 if isinstance(held, list | tuple) else None)
+        except (TypeError, ValueError):  # names of classes, or lists of various lengths
+            return None
+        if y.dtype.kind != "f" or y.ndim not in (1, 2) or not y.size:
+            return None
+        y = y.reshape(len(y), -1).astype(np.float64)
+        parts = np.argwhere(np.isfinite(y) & (y != np.trunc(y)))
+        if not len(parts):
+            return None
+        if len(endless := np.argwhere(np.isinf(y))):
+            raise self.wrong(
+                name, f"finite numbers, or NaN for none, expected, got {y[tuple(endless[0])]} at node {endless[0][0]}"
+            )
+        first = f"{y[tuple(parts[0])]:g} at node {parts[0][0]}"
+        told = f"taken for numbers to be predicted, since {len(parts)} of them are not whole: {first}"
+        findings.warn(f"{self.path.name}, field '{name}': {told}")
+        return y
 
     def _numbered(self, name: str, y: np.ndarray) -> np.ndarray:
         y = y.reshape(-1) if y.ndim == 2 and y.shape[1] == 1 else y
@@ -204,7 +233,8 @@ class PygFields:
         there = {role: held for role, held in found.items() if held is not None}
         if len(there) < len(ROLES):
             what = f"only {' and '.join(there)} are given" if there else "none is given"
-            findings.warn(f"{self.path.name}: {what}; a stratified split was made with seed {self.seed}, 60/20/20")
+            how = "random" if labels.dtype.kind == "f" else "stratified"
+            findings.warn(f"{self.path.name}: {what}; a {how} split was made with seed {self.seed}, 60/20/20")
             self.read_as["split"] = "made"
             return Split.stratified(labels, self.seed)
         sides = {role: self._sides(name, held, n) for role, (name, held) in there.items()}
@@ -223,7 +253,7 @@ class PygFields:
             split = Split.from_ids(n, *nodes)
         except DataError as error:
             raise DataError(f"{self.path}, split {chosen}: {error}") from None
-        unlabelled = (labels < 0 if labels.ndim == 1 else (labels < 0).all(1)) & (split.roles >= 0)
+        unlabelled = ~labelled(labels) & (split.roles >= 0)
         if unlabelled.any():
             findings.warn(
                 f"{self.path.name}: {int(unlabelled.sum())} nodes of the split have no label and are left out"

@@ -55,7 +55,7 @@ def _facts(card: dict[str, Any]) -> list[tuple[str, str]]:
         ("degree", f"mean {size['mean']:.2f}, median {size['median']:g}, max {size['max']:,}"),
         ("isolated nodes", f"{card['isolated']:,}"),
         ("task", {"multiclass": "multi-class", "multilabel": "multi-label"}.get(card["task"], card["task"])),
-        ("targets" if card["task"] == "regression" else "classes", f"{card['classes']:,}"),
+        *((kind, f"{card[kind]:,}") for kind in ("classes", "targets") if kind in card),
         ("labelled nodes", f"{card['labelled']:,}"),
         ("split", split),
         ("homophily", NOTHING if card["homophily"] is None else f"{card['homophily']:.3f}"),

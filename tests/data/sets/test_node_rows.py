@@ -39,6 +39,17 @@ def test_graph_toml_beside_the_file_names_the_columns(tmp_path):
         load(tmp_path, nodes, toml="label =")
 
 
+def test_numbers_are_predicted_where_some_are_not_whole_or_graph_toml_says_so(tmp_path):
+    numbers = [(place, {**row, "label": int(row[ID]) % 2 + 0.5}) for place, row in NODES]
+    loaded = load(tmp_path, numbers)
+    assert (loaded.graph.task, loaded.graph.class_names) == ("regression", ["label"])
+    assert loaded.graph.labels.tolist() == [[1.5], [0.5]] * 3
+    assert any("x.graph, column 'label': taken for numbers to be predicted" in told for told in loaded.warnings)
+    assert load(tmp_path, numbers, toml='task = "classification"').graph.task == "multiclass"
+    whole = [(place, {**row, "label": int(row[ID])}) for place, row in NODES]
+    assert load(tmp_path, whole, toml='task = "regression"').graph.task == "regression"
+
+
 def test_messages_name_the_file_and_the_place(tmp_path):
     twice = [*NODES, ("line 9", {**NODES[0][1]})]
     with pytest.raises(DataError, match=r"(?s)x.graph: 1 wrong.*'1' 2 times \(line 1, line 9\)") as told:

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
 from labeldeconv.data.findings import Findings
 from labeldeconv.data.sets.pickled import plain
@@ -125,3 +126,29 @@ def test_missing_texts_are_told():
 def test_what_is_wrong_is_said_with_its_field(changed, message):
     with pytest.raises(DataError, match=message):
         read(**changed)
+
+
+def test_numbers_that_are_not_whole_are_targets():
+    y = torch.arange(N) / 2.0
+    y[3] = float("nan")
+    for held in (y, y[:, None], y.tolist()):
+        graph, warnings = read(label_name=None, y=held)
+        assert graph.task == "regression"
+        assert graph.labels.dtype == np.float64
+        assert graph.class_names == ["y"]
+        np.testing.assert_array_equal(graph.labels, y.numpy()[:, None])
+        assert (
+            "cora.pt, field 'y': taken for numbers to be predicted, since 5 of them are not whole: 0.5 at node 1"
+            in (warnings)
+        )
+        assert "cora.pt: 1 nodes of the split have no label and are left out" in warnings
+        assert 3 not in np.concatenate([graph.split.train, graph.split.val, graph.split.test])
+    graph, _ = read(label_name=None, y=torch.stack([y, 2 * y + 0.25], 1))
+    assert graph.class_names == ["y 0", "y 1"]
+    assert read(label_name=None, y=torch.arange(N) % 3 * 1.0)[0].task == "multiclass"
+    none = {"train_mask": None, "val_mask": None, "test_mask": None}
+    assert (
+        "cora.pt: none is given; a random split was made with seed 0, 60/20/20" in read(label_name=None, y=y, **none)[1]
+    )
+    with pytest.raises(DataError, match=r"field 'y': finite numbers, or NaN for none, expected, got inf at node 2"):
+        read(label_name=None, y=torch.tensor([0.5, 1.0, float("inf"), *[0.0] * (N - 3)]))
