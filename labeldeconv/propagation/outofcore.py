@@ -16,10 +16,13 @@ from labeldeconv.propagation.adjacency import Adjacency, propagate
 from labeldeconv.propagation.fixed_point import quantize
 from labeldeconv.propagation.kernel.gather import LINE, count_classes, padded
 from labeldeconv.stages.files import map_array
+from labeldeconv.stages.memory import MIB, free_memory_mib
 from labeldeconv.stages.memory_limit import room
 
-BLOCK_BYTES = 400 << 20  # two hops of a block
+BLOCK_BYTES = 400 << 20  # two hops of a block; more where much memory is free
+FREE_SHARE = 8  # that part of the free memory may be a block's: wide blocks read x and A-hat less often
 ROW_BYTES = 4 << 20  # rows of a memory map in memory at a time
+JOINED_BYTES = 64 << 20  # the same where columns are joined: a disk reads few long pieces faster than many short ones
 
 
 def block_bytes(num_nodes: int) -> int:
@@ -50,9 +53,7 @@ def write_hops(
     """
     n, d = x.shape
     computed = np.dtype(np.uint16 if out.dtype == np.uint16 else np.float32)
-    left = room()
-    block = BLOCK_BYTES if left is None else min(BLOCK_BYTES, left // 2)
-    width = max(1, block // (2 * LINE * max(n, 1))) * LINE // computed.itemsize
+    width = max(1, _block_bytes() // (2 * LINE * max(n, 1))) * LINE // computed.itemsize
     starts = range(0, d, width)
     if len(starts) == 1:
         for i, values in enumerate(_hops(adj, x, hops, computed)):
@@ -70,7 +71,7 @@ def write_hops(
                 release(part[i], lo, hi)
             (advance or _nothing)(values.shape[1])
         columns.append(part)
-    for lo, hi in _row_chunks(out):
+    for lo, hi in _row_chunks(out, ROW_BYTES if room() is not None else JOINED_BYTES):
         for a, part in zip(starts, columns, strict=True):
             out[lo:hi, :, a : a + width] = part[:, lo:hi].transpose(1, 0, 2)
             for i in range(hops + 1):
@@ -120,9 +121,17 @@ def _classes(x: np.ndarray) -> np.ndarray | None:
     return classes
 
 
-def _row_chunks(x: np.ndarray) -> Iterator[tuple[int, int]]:
-    """Row ranges of about ROW_BYTES of x."""
-    step = max(1, ROW_BYTES // max(1, x.nbytes // max(1, len(x))))
+def _block_bytes() -> int:
+    """Memory that two hops of a block may take: a share of what is free, or half of what a limit leaves, if less."""
+    left = room()
+    if left is not None:
+        return min(BLOCK_BYTES, left // 2)
+    return max(BLOCK_BYTES, int((free_memory_mib() or 0.0) * MIB) // FREE_SHARE)
+
+
+def _row_chunks(x: np.ndarray, most: int | None = None) -> Iterator[tuple[int, int]]:
+    """Row ranges of about `most` bytes of x, ROW_BYTES by default."""
+    step = max(1, (most or ROW_BYTES) // max(1, x.nbytes // max(1, len(x))))
     for lo in range(0, len(x), step):
         yield lo, min(len(x), lo + step)
 

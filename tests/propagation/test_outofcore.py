@@ -21,7 +21,9 @@ from tests.samples import random_edges
 def test_in_blocks_equals_in_memory(tmp_path, monkeypatch, dtype, block, one_hot):
     n, d, hops = 400, 70, 3
     monkeypatch.setattr(outofcore, "BLOCK_BYTES", block)
+    monkeypatch.setattr(outofcore, "free_memory_mib", lambda: 0.0)
     monkeypatch.setattr(outofcore, "ROW_BYTES", 5000)
+    monkeypatch.setattr(outofcore, "JOINED_BYTES", 7000)
     adj = Adjacency.from_edges(random_edges(n, 1500), n)
     rng = np.random.default_rng(0)
     Y = np.eye(d, dtype=np.float32)[rng.integers(0, d, n)] if one_hot else rng.random((n, d), dtype=np.float32)
@@ -100,7 +102,7 @@ from labeldeconv.propagation import outofcore
 from labeldeconv.propagation.adjacency import Adjacency
 from labeldeconv.stages.memory import peak_memory_mib
 n, d, hops = 200_000, 256, 9
-outofcore.BLOCK_BYTES = 64 << 20
+outofcore.BLOCK_BYTES, outofcore.free_memory_mib = 64 << 20, lambda: 0.0
 rng = np.random.default_rng(0)
 adj = Adjacency.from_edges(rng.integers(0, n, (2, 400_000)), n)
 folder = Path({str(tmp_path)!r})
@@ -114,6 +116,16 @@ print(out.nbytes / 2**20, peak_memory_mib() - before)
     size, grown = map(float, done.stdout.split())
     assert size > 900
     assert grown < 300
+
+
+def test_a_block_takes_a_share_of_what_is_free_and_keeps_to_a_limit(monkeypatch):
+    most = outofcore.BLOCK_BYTES
+    for free, expected in ((None, most), (0.0, most), (80_000.0, 10_000 << 20)):
+        monkeypatch.setattr(outofcore, "free_memory_mib", lambda free=free: free)
+        assert outofcore._block_bytes() == expected
+    for left, expected in ((10 << 20, 5 << 20), (1 << 40, most)):
+        monkeypatch.setattr(outofcore, "room", lambda left=left: left)
+        assert outofcore._block_bytes() == expected
 
 
 def test_scratch_of_rows_is_cut_by_bytes(monkeypatch):
@@ -130,6 +142,7 @@ def test_scratch_of_rows_is_cut_by_bytes(monkeypatch):
 def test_blocks_have_whole_lines_of_columns(tmp_path, monkeypatch, dtype, size, block, lines):
     """Two hops of a block of 50 rows take BLOCK_BYTES at most, but for one line of 64 bytes, which is the least."""
     monkeypatch.setattr(outofcore, "BLOCK_BYTES", block)
+    monkeypatch.setattr(outofcore, "free_memory_mib", lambda: 0.0)
     out = np.zeros((50, 2, 100), dtype)
     told = []
     write_hops(Adjacency.identity(50), np.zeros((50, 100), np.float32), 1, out, tmp_path, told.append)
