@@ -27,7 +27,7 @@ from labeldeconv.gnns.base import GNN, GNNS
 from labeldeconv.graph.attributed import AttributedGraph
 from labeldeconv.graph.task import Task
 from labeldeconv.propagation.adjacency import Adjacency
-from labeldeconv.runs.fit import prepare
+from labeldeconv.runs.preparation import prepare
 from labeldeconv.settings.models import Config
 from labeldeconv.stages.stage import Folder
 from labeldeconv.training.feed import make_feed

@@ -32,7 +32,8 @@ if TYPE_CHECKING:
     from labeldeconv.runs.compare import Comparison, compare, sweep
     from labeldeconv.runs.directory import RunDirectory
     from labeldeconv.runs.export import export_run, run_to_pyg
-    from labeldeconv.runs.fit import Result, fit
+    from labeldeconv.runs.fit import fit
+    from labeldeconv.runs.result import Result
     from labeldeconv.runs.search import search
     from labeldeconv.settings.models import Config
     from labeldeconv.settings.reading import load_config
@@ -64,7 +65,8 @@ _HOMES = {
     "runs.compare": ("Comparison", "compare", "sweep"),
     "runs.directory": ("RunDirectory",),
     "runs.export": ("export_run", "run_to_pyg"),
-    "runs.fit": ("Result", "fit"),
+    "runs.fit": ("fit",),
+    "runs.result": ("Result",),
     "runs.search": ("search",),
     "settings.models": ("Config",),
     "settings.reading": ("load_config",),

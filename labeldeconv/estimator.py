@@ -32,8 +32,9 @@ from labeldeconv.prediction.predictor import Predicted, Predictor
 from labeldeconv.prediction.pushed import CARD, PushedRun, TextPredictor
 from labeldeconv.prediction.restored import GNNInputs, check_imports, load_weights
 from labeldeconv.propagation.adjacency import Adjacency
+from labeldeconv.runs.asked import Parts, settings_from
 from labeldeconv.runs.directory import RunDirectory
-from labeldeconv.runs.fit import Parts, fit_config, settings_from
+from labeldeconv.runs.fit import fit_config
 from labeldeconv.settings.models import Config
 from labeldeconv.settings.reading import label_settings
 from labeldeconv.stages.cache import Cache

@@ -38,7 +38,8 @@ from labeldeconv.graph.attributed import PARTS, AttributedGraph
 from labeldeconv.methods.base import Learned, Run, method_named
 from labeldeconv.propagation.adjacency import Adjacency, propagate
 from labeldeconv.propagation.sampling import sample_rows
-from labeldeconv.runs.fit import Parts, prepare, resolve, settings_from
+from labeldeconv.runs.asked import Parts, resolve, settings_from
+from labeldeconv.runs.preparation import prepare
 from labeldeconv.settings.models import AdjacencyConfig
 from labeldeconv.stages.cache import Cache
 from labeldeconv.stages.stage import Use, session

@@ -32,19 +32,19 @@ def _named_choices():
 
     `raced_default` gives a test the default of users.
     """
-    from labeldeconv.runs import fit as fitting
+    from labeldeconv.runs import asked
 
-    before, fitting.OF_FIT = fitting.OF_FIT, {"method": "ld", "gnn.name": "gcn"}
+    before, asked.OF_FIT = asked.OF_FIT, {"method": "ld", "gnn.name": "gcn"}
     yield before
-    fitting.OF_FIT = before
+    asked.OF_FIT = before
 
 
 @pytest.fixture
 def raced_default(monkeypatch, _named_choices):
     """`fit` as users have it: method and GNN are chosen unless they are named."""
-    from labeldeconv.runs import fit as fitting
+    from labeldeconv.runs import asked
 
-    monkeypatch.setattr(fitting, "OF_FIT", _named_choices)
+    monkeypatch.setattr(asked, "OF_FIT", _named_choices)
 
 
 @pytest.fixture(autouse=True)

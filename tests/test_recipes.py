@@ -10,8 +10,9 @@ from labeldeconv.data.catalog import DATASETS
 from labeldeconv.errors import ConfigError
 from labeldeconv.gnns.architecture import Architecture
 from labeldeconv.methods.base import METHODS
+from labeldeconv.runs.asked import resolve
 from labeldeconv.runs.directory import RunDirectory
-from labeldeconv.runs.fit import fit_config, resolve
+from labeldeconv.runs.fit import fit_config
 from labeldeconv.settings.reading import load_config
 from labeldeconv.stages.cache import Cache
 from tests.recipe_miniature import family, write_data, write_encoders

@@ -21,7 +21,8 @@ from labeldeconv.gnns.architecture import Architecture
 from labeldeconv.graph.attributed import AttributedGraph
 from labeldeconv.graph.task import Task
 from labeldeconv.methods.base import Run
-from labeldeconv.runs.fit import open_graph, plain_name, prepare, resolve
+from labeldeconv.runs.asked import resolve
+from labeldeconv.runs.preparation import open_graph, plain_name, prepare
 from labeldeconv.settings.models import Config
 from labeldeconv.settings.reading import load_config
 from labeldeconv.stages.files import write_json, write_text

@@ -18,7 +18,7 @@ from labeldeconv.gnns.architecture import Architecture
 from labeldeconv.graph.attributed import AttributedGraph
 from labeldeconv.methods.base import Work, method_named
 from labeldeconv.methods.giant import neighbourhood_nodes
-from labeldeconv.runs.fit import candidates, is_auto, resolve
+from labeldeconv.runs.asked import candidates, is_auto, resolve
 from labeldeconv.settings.models import Config
 
 SAMPLE = 1000  # texts tokenised to estimate the lengths

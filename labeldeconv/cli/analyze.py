@@ -213,7 +213,8 @@ def _opened(
     data: str, max_nodes: int | None, config: Path | None, sets: list[str] | None
 ) -> tuple[AttributedGraph, Config]:
     """The graph that a command names, and its settings."""
-    from labeldeconv.runs.fit import open_graph, resolve
+    from labeldeconv.runs.asked import resolve
+    from labeldeconv.runs.preparation import open_graph
 
     settings = resolve(settings_of(config, sets, data=part_of(data, max_nodes)))
     return open_graph(settings), settings

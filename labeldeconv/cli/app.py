@@ -147,7 +147,8 @@ def fit(
     asked = settings_of(config, sets, **names, seed=seed, **label_settings(alpha, hops))
     if sys.modules.get("torch") is None:  # which takes seconds: a word before it
         logger.info("fit of %s: loading torch", printable(asked.data))
-    from labeldeconv.runs.fit import fit_config, with_choices_of_fit
+    from labeldeconv.runs.asked import with_choices_of_fit
+    from labeldeconv.runs.fit import fit_config
 
     settings = with_choices_of_fit(asked)
     if dry_run:
@@ -287,7 +288,8 @@ def inspect(
     from labeldeconv.analysis.estimate import SAMPLE, estimate
     from labeldeconv.data.opening import open_data
     from labeldeconv.encoders.pretrained import Pretrained
-    from labeldeconv.runs.fit import attribute_warning, resolve, with_choices_of_fit
+    from labeldeconv.runs.asked import resolve, with_choices_of_fit
+    from labeldeconv.runs.preparation import attribute_warning
 
     asked = settings_of(config, sets, data=part_of(data, max_nodes), encoder__name=encoder)
     settings = resolve(with_choices_of_fit(asked))
@@ -445,7 +447,8 @@ def _methods(text: str) -> list[str] | Literal["all"]:
 def _dry_run(settings: Config, as_json: bool) -> None:
     from labeldeconv.analysis.estimate import estimate
     from labeldeconv.methods.base import method_named
-    from labeldeconv.runs.fit import open_graph, resolve
+    from labeldeconv.runs.asked import resolve
+    from labeldeconv.runs.preparation import open_graph
 
     method_named(settings.method)
     settings = resolve(settings)

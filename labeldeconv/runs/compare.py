@@ -24,23 +24,11 @@ from labeldeconv.graph.attributed import AttributedGraph
 from labeldeconv.graph.metrics import score_text
 from labeldeconv.methods.base import METHODS, method_named
 from labeldeconv.progress import logger
+from labeldeconv.runs.asked import Parts, dotted, is_auto, name_of, resolve, settings_from
 from labeldeconv.runs.directory import COMPARISON, FORMAT, begin_comparison, check_writable, claimed
-from labeldeconv.runs.fit import (
-    SHORT_KEY,
-    Parts,
-    Result,
-    check_split,
-    contenders,
-    dotted,
-    fit_graph,
-    is_auto,
-    load_graph,
-    name_of,
-    plain_name,
-    prepare,
-    resolve,
-    settings_from,
-)
+from labeldeconv.runs.fit import fit_graph
+from labeldeconv.runs.preparation import SHORT_KEY, check_split, contenders, load_graph, plain_name, prepare
+from labeldeconv.runs.result import Result
 from labeldeconv.runs.spread import Spread, paired_p
 from labeldeconv.settings.models import Config
 from labeldeconv.settings.reading import label_settings, load_config

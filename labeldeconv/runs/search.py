@@ -25,18 +25,12 @@ from typing import Any, Literal
 from labeldeconv.errors import ConfigError, DataError, LabelDeconvError, MissingExtra
 from labeldeconv.graph.attributed import AttributedGraph
 from labeldeconv.progress import logger
+from labeldeconv.runs.asked import Parts, dotted, name_of, settings_from
 from labeldeconv.runs.compare import REFERENCE, Comparison, PlannedRow, cells_of, row_of, write_tables
 from labeldeconv.runs.directory import FORMAT, SEARCH, RunDirectory, begin_comparison, check_writable, claimed
-from labeldeconv.runs.fit import (
-    SHORT_KEY,
-    Parts,
-    Result,
-    dotted,
-    fit_graph,
-    name_of,
-    plain_name,
-    settings_from,
-)
+from labeldeconv.runs.fit import fit_graph
+from labeldeconv.runs.preparation import SHORT_KEY, plain_name
+from labeldeconv.runs.result import Result
 from labeldeconv.settings.models import Config
 from labeldeconv.settings.reading import SHORT_NAMES, label_settings, load_config
 from labeldeconv.settings.space import Choices, Part

@@ -10,7 +10,7 @@ from labeldeconv.data.sets.planted import planted
 from labeldeconv.graph.attributed import AttributedGraph
 from labeldeconv.graph.split import Split
 from labeldeconv.graph.texts import Texts
-from labeldeconv.runs.fit import resolve
+from labeldeconv.runs.asked import resolve
 from labeldeconv.settings.models import Config
 
 N = 300

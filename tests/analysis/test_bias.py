@@ -16,8 +16,8 @@ from labeldeconv.gnns.base import Psi
 from labeldeconv.graph.attributed import AttributedGraph
 from labeldeconv.graph.split import Split
 from labeldeconv.graph.texts import Texts
+from labeldeconv.runs.asked import resolve
 from labeldeconv.runs.directory import RunDirectory
-from labeldeconv.runs.fit import resolve
 from labeldeconv.settings.models import Config
 from tests.samples import real_data
 

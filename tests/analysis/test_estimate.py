@@ -4,7 +4,7 @@ import pytest
 
 from labeldeconv import fit, planted
 from labeldeconv.analysis.estimate import estimate, work
-from labeldeconv.runs.fit import resolve
+from labeldeconv.runs.asked import resolve
 from labeldeconv.settings.reading import load_config
 
 QUICK = {"encoder.name": "tiny", "train.epochs": 1, "gnn.epochs": 2, "joint.epochs": 1, "joint.batch_nodes": 16}

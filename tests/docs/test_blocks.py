@@ -24,7 +24,7 @@ from labeldeconv.encoders.pretrained import _OWN, ENCODERS
 from labeldeconv.errors import MissingExtra
 from labeldeconv.gnns.base import GNNS
 from labeldeconv.methods.base import METHODS
-from labeldeconv.runs import fit as fitting
+from labeldeconv.runs import asked
 from labeldeconv.settings.reading import load_config, parse_set, parse_vary
 from labeldeconv.settings.space import parse_search
 from tests.docs.documents import DOCUMENTS, ROOT, Block, Command, blocks, commands, inline_commands
@@ -93,7 +93,7 @@ def reader(tmp_path_factory, tmp_path, comparison, monkeypatch) -> Iterator[Path
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
     monkeypatch.setattr("logging.basicConfig", lambda **_: None)  # docs/runs.md: the log of the whole process
-    monkeypatch.setattr(fitting, "OF_FIT", fitting.OF_FIT | FEW_EPOCHS)
+    monkeypatch.setattr(asked, "OF_FIT", asked.OF_FIT | FEW_EPOCHS)
     write_papers(tmp_path)
     shutil.copytree(comparison, tmp_path / "runs" / "demo")
     shutil.copytree(comparison / "ld-gcn-0", tmp_path / "runs" / "small")
@@ -132,7 +132,7 @@ def test_python_runs(document, reader):
 def test_python_runs_that_trains(document, reader, request, monkeypatch):
     if document == "README.md":
         chosen = request.getfixturevalue("_named_choices")  # of users: method and GNN by validation score
-        monkeypatch.setattr(fitting, "OF_FIT", chosen | FEW_EPOCHS | {"gnn.candidates": ["gcn", "mlp"]})
+        monkeypatch.setattr(asked, "OF_FIT", chosen | FEW_EPOCHS | {"gnn.candidates": ["gcn", "mlp"]})
     before_python(document)
     run_python(PYTHON[document])
 

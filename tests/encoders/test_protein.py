@@ -10,7 +10,7 @@ from labeldeconv.encoders.protein import ProteinEncoder, reads_residues, residue
 from labeldeconv.graph.attributed import AttributedGraph
 from labeldeconv.graph.split import Split
 from labeldeconv.graph.texts import Texts
-from labeldeconv.runs.fit import attribute_warning
+from labeldeconv.runs.preparation import attribute_warning
 from labeldeconv.settings.models import EncoderConfig
 from labeldeconv.testing import ENCODER_CHECKS, encoded
 from tests.encoders.families import PROTEINS

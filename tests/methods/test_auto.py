@@ -8,7 +8,8 @@ import pytest
 from labeldeconv import fit
 from labeldeconv.errors import ConfigError
 from labeldeconv.methods.auto import CANDIDATES
-from labeldeconv.runs.fit import prepare, resolve
+from labeldeconv.runs.asked import resolve
+from labeldeconv.runs.preparation import prepare
 from labeldeconv.settings.reading import load_config
 
 QUICK = {"encoder": "tiny", "train__epochs": 3, "gnn__epochs": 5}

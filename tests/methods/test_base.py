@@ -12,8 +12,9 @@ from labeldeconv.errors import ConfigError
 from labeldeconv.labels.targets import TrueTargets
 from labeldeconv.methods.base import METHODS, Work, method_named
 from labeldeconv.propagation.adjacency import convolve
+from labeldeconv.runs.asked import resolve
 from labeldeconv.runs.directory import RunDirectory
-from labeldeconv.runs.fit import prepare, resolve
+from labeldeconv.runs.preparation import prepare
 from labeldeconv.settings.models import EncoderConfig
 from labeldeconv.settings.reading import load_config
 from labeldeconv.training.encoder import LinearHead, PsiHead

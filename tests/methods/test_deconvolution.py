@@ -129,7 +129,7 @@ def test_algorithm_1_by_hand(graph, tmp_path):
     from labeldeconv.labels.hops import hops
     from labeldeconv.labels.pseudo import pseudo
     from labeldeconv.labels.targets import InverseTargets
-    from labeldeconv.runs.fit import resolve
+    from labeldeconv.runs.asked import resolve
     from labeldeconv.settings.reading import load_config
     from labeldeconv.training.encoder import PsiHead, train
     from labeldeconv.training.features import features

@@ -12,7 +12,8 @@ from labeldeconv import Cache, fit, planted, session
 from labeldeconv.encoders.pretrained import load_encoder
 from labeldeconv.errors import ConfigError
 from labeldeconv.methods.fne import learn_true_labels, train_on_true_labels
-from labeldeconv.runs.fit import prepare, resolve
+from labeldeconv.runs.asked import resolve
+from labeldeconv.runs.preparation import prepare
 from labeldeconv.settings.models import EncoderConfig
 from labeldeconv.settings.reading import load_config
 

@@ -14,7 +14,8 @@ from labeldeconv.graph.split import Split
 from labeldeconv.methods import glem as module
 from labeldeconv.methods.base import METHODS, Run
 from labeldeconv.methods.glem import choose, label_input
-from labeldeconv.runs.fit import prepare, resolve
+from labeldeconv.runs.asked import resolve
+from labeldeconv.runs.preparation import prepare
 from labeldeconv.settings.reading import load_config
 
 QUICK = {"encoder": "tiny", "train__epochs": 1, "gnn__epochs": 5}

@@ -8,7 +8,8 @@ import pytest
 from labeldeconv import Cache, fit, session, sweep
 from labeldeconv.errors import ConfigError
 from labeldeconv.methods.base import METHODS
-from labeldeconv.runs.fit import prepare, resolve
+from labeldeconv.runs.asked import resolve
+from labeldeconv.runs.preparation import prepare
 from labeldeconv.settings.reading import load_config
 
 QUICK = {"encoder": "tiny", "train__epochs": 1, "gnn__epochs": 5}

@@ -15,8 +15,8 @@ from labeldeconv.labels.pseudo import Labels
 from labeldeconv.methods.base import Learned
 from labeldeconv.propagation.fixed_point import quantize
 from labeldeconv.runs import directory
+from labeldeconv.runs.asked import Parts, resolve
 from labeldeconv.runs.compare import Comparison, Row, cell_name
-from labeldeconv.runs.fit import Parts, resolve
 from labeldeconv.runs.spread import Spread
 from labeldeconv.settings.reading import load_config
 from labeldeconv.stages.files import write_json, write_text

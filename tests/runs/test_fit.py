@@ -12,21 +12,15 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from safetensors.numpy import load_file
-from torch_geometric.nn import GraphSAGE
 from transformers import AutoModel
 
-from labeldeconv import AttributedGraph, fit, open_data, planted, sweep
+from labeldeconv import AttributedGraph, fit, open_data, planted
 from labeldeconv.errors import ConfigError, DataError
-from labeldeconv.gnns.architecture import Architecture
-from labeldeconv.gnns.sagn import SAGN
 from labeldeconv.graph.metrics import METRICS
 from labeldeconv.graph.split import Split
 from labeldeconv.graph.task import Task
-from labeldeconv.propagation.adjacency import Adjacency
 from labeldeconv.propagation.fixed_point import dequantize
 from labeldeconv.runs.directory import RunDirectory
-from labeldeconv.runs.fit import Parts, name_of, plain_name, resolve
-from labeldeconv.settings.reading import load_config
 from labeldeconv.stages.memory import free_memory_mib
 
 QUICK = {"encoder": "tiny", "train__epochs": 1, "gnn__epochs": 5}
@@ -85,31 +79,6 @@ def test_same_seed_same_numbers_other_seed_others(tmp_path):
     ]
     assert np.array_equal(runs[0].logits, runs[1].logits)
     assert not np.array_equal(runs[0].logits, runs[2].logits)
-
-
-def test_default_folders_belong_to_their_settings(tmp_path, monkeypatch):
-    """Two calls with different settings and no `out` wrote one folder, and the first result read the second's files."""
-    monkeypatch.chdir(tmp_path)
-    first = fit("planted:60", method="pne", **QUICK)
-    kept = np.array(first.logits)
-    second = fit("planted:60", method="pne", **{**QUICK, "gnn__epochs": 2})
-    other_data = fit("planted:64", method="pne", **QUICK)
-    module = fit("planted:60", method="pne", gnn=GraphSAGE, **QUICK)
-    assert len({r.run for r in (first, second, other_data, module)}) == 4
-    np.testing.assert_array_equal(first.logits, kept)
-    assert not np.array_equal(second.logits, kept)
-    assert fit("planted:60", method="pne", **QUICK).run == first.run
-    assert first.run.parts[0] == "runs"
-    assert first.run.name.startswith("planted-multiclass-pne-gcn-0-")
-
-
-def test_a_result_belongs_to_its_run_for_ever(tmp_path):
-    first = fit("planted:60", method="pne", out=tmp_path / "run", **QUICK)
-    kept = np.array(first.features), np.array(first.logits)
-    second = fit("planted:60", method="fne", out=tmp_path / "run", **QUICK)
-    assert not np.array_equal(second.features, kept[0])
-    np.testing.assert_array_equal(first.features, kept[0])
-    np.testing.assert_array_equal(first.logits, kept[1])
 
 
 def test_own_graph_and_pyg(small_graph, tmp_path):
@@ -172,68 +141,6 @@ def test_a_taken_place_is_told_before_anything_is_computed(tmp_path):
     with pytest.raises(DataError, match=r"holds 'notes.txt', which no run writes"):
         fit("planted:60", out=tmp_path / "taken", cache=tmp_path / "cache", **QUICK)
     assert not (tmp_path / "cache" / "tokens").exists()
-
-
-def test_what_data_and_gnn_suggest_stands_under_what_is_said():
-    assert resolve(load_config(None, {"data": "planted"})).gnn.layers == 1
-    assert resolve(load_config(None, {"data": "planted", "gnn.name": "gamlp"})).gnn.layers == 1
-    assert resolve(load_config(None, {"data": "planted", "gnn.layers": 4})).gnn.layers == 4
-    graph = planted(40, seed=0).graph
-    assert resolve(load_config(None, {"data": "planted"}), Parts(graph)).gnn.layers == 2  # a graph, not the data set
-    twice = resolve(load_config(None, {"data": "planted"}))
-    assert resolve(twice) == twice
-
-
-def defaults(gnn, data=".", **said):
-    return resolve(load_config(None, {"data": data, "gnn.name": gnn, **said})).gnn
-
-
-@pytest.mark.parametrize("data", [".", "planted"])
-def test_revgat_has_a_reversible_block_unless_said_otherwise(data):
-    """Whatever a data set suggests; and who says 2 layers gets 2."""
-    assert len(Architecture.of(defaults("revgat", data)).sample.blocks) == 1
-    assert len(Architecture.of(defaults("revgat", data, **{"gnn.layers": 2})).sample.blocks) == 0
-    found = defaults("revgat", data, **{"gnn.lr": 0.5})
-    assert (found.hidden, found.dropout, found.optimizer, found.weight_decay) == (256, 0.75, "rmsprop", 0.0)
-    assert found.lr == 0.5
-
-
-@pytest.mark.parametrize("gnn", ["gat", "gamlp", "sagn"])
-def test_the_a_hat_of_appendix_a_unless_said_otherwise(gnn):
-    """A-hat = D^-1 A: rows sum to 1, no node is its own neighbour; each part can be said on its own."""
-    edges = np.array([[0, 1, 2, 3, 0], [1, 2, 3, 0, 2]])
-    A = np.zeros((4, 4))
-    A[edges[0], edges[1]] = A[edges[1], edges[0]] = 1
-    found = Adjacency.from_edges(edges, 4, defaults(gnn).adjacency).dense()
-    np.testing.assert_allclose(found, A / A.sum(1, keepdims=True), rtol=1e-6)
-    said = defaults(gnn, **{"gnn.adjacency.self_loops": True}).adjacency
-    assert (said.normalization, said.self_loops) == ("row", True)
-    said = defaults(gnn, **{"gnn.adjacency.normalization": "symmetric"}).adjacency
-    assert (said.normalization, said.self_loops) == ("symmetric", False)
-
-
-def test_the_defaults_of_gcn_are_those_of_the_settings():
-    assert defaults("gcn") == load_config(None, {"gnn.name": "gcn", "gnn.layers": 2}).gnn
-    assert (defaults("gcn").adjacency.normalization, defaults("gcn").adjacency.self_loops) == ("symmetric", True)
-
-
-def test_a_gnn_given_as_class_or_object_suggests_too():
-    config = load_config(None, {"data": "."})
-    for gnn in (SAGN, SAGN(4, 2)):
-        assert not resolve(config, Parts(gnn=gnn)).gnn.adjacency.self_loops
-
-
-def test_names_of_objects():
-    assert name_of("ld") == "ld"
-    assert name_of(GraphSAGE) == name_of(GraphSAGE(2, 2, 1)) == "GraphSAGE"
-    assert name_of((GraphSAGE(2, 2, 1), None)) == "GraphSAGE"
-
-
-@pytest.mark.parametrize(
-    ("name", "plain"), [("../../x y", "_.._x_y"), ("/abs", "_abs"), ("..", "_"), ("a-b.c", "a-b.c")]
-)
-def test_names_of_folders_are_plain(name, plain):
-    assert plain_name(name) == plain
 
 
 def test_auto_is_a_word_of_fit(tmp_path):
@@ -299,21 +206,6 @@ def test_killed_run_goes_on_and_ends_with_the_same_numbers(tmp_path):
     assert not (tmp_path / "killed.partial").exists()
 
 
-def test_profile_says_where_the_time_went(tmp_path):
-    result = fit("planted:60", out=tmp_path / "run", cache=tmp_path / "cache", **QUICK)
-    profile = result.write_profile()
-    assert profile == json.loads((tmp_path / "run" / "profile.json").read_text())
-    assert [row["stage"] for row in profile["stages"]] == list(result.seconds)
-    assert sum(row["share"] for row in profile["stages"]) == pytest.approx(1, abs=0.01)
-    assert {row["computed"] for row in profile["stages"]} == {"now"}
-    parts = {row["part"]: row["seconds"] for row in profile["step"]}
-    assert {"batches", "encoder", "psi", "targets", "loss", "backward", "clip", "update", "log"} == set(parts)
-    assert sum(parts.values()) <= result.seconds["train"] + 0.1
-    again = fit("planted:60", method="pne", out=tmp_path / "pne", cache=tmp_path / "cache", **QUICK).write_profile()
-    assert "step" not in again
-    assert {row["stage"]: row["computed"] for row in again["stages"]}["encode"] == "before"
-
-
 def test_a_run_directory_used_again_holds_the_new_split(tmp_path):
     for split in ([0.08, 0.02], [0.5, 0.2]):
         fit("planted:200", method="pne", out=tmp_path / "run", cache=tmp_path / "cache", split=split, **QUICK)
@@ -332,21 +224,6 @@ def test_off_a_terminal_every_stage_is_a_line(tmp_path):
     assert all(any(label in line for line in told.splitlines()) for label in ("tokens", "first gnn", "hops", "train"))
     quiet = subprocess.run([*run, "--quiet"], env=env, capture_output=True, text=True, check=True).stderr
     assert quiet == ""
-
-
-def test_psi_s_layer_norms_cannot_become_the_gnn_s_batch_norms(tmp_path):
-    """The defect: the run died after the encoder phase. It is refused before anything runs, and only where it is so."""
-    settings = {"train__psi_norm": "layer", "gnn__init": "psi", "gnn__layers": 2, "gnn__hidden": 8}
-    settings |= {"out": tmp_path / "run", "cache": tmp_path / "cache"}
-    with pytest.raises(ConfigError) as told:
-        fit("planted:60", method="fne", gnn="gcn", **settings, **QUICK)
-    for word in ("gnn.init 'psi'", "train.psi_norm 'layer'", "gcn", "'batch' or 'running'", "gnn.init 'fresh'"):
-        assert word in str(told.value)
-    assert not (tmp_path / "run.partial").exists()
-    assert not list((tmp_path / "cache").glob("tokens/*"))
-    fit("planted:60", method="fne", gnn="gcn", gnn__options={"norm": "layer"}, **settings, **QUICK)
-    for norm in ("batch", "running"):
-        fit("planted:60", method="fne", gnn="gcn", **{**settings, "train__psi_norm": norm}, **QUICK)
 
 
 @pytest.mark.skipif(free_memory_mib() is None, reason="this system does not tell how much memory is free")
@@ -373,17 +250,6 @@ def test_the_metric_chooses_the_epoch_and_is_what_the_result_names(tmp_path):
         assert result.to_dict()["metrics"] == result.metrics
     assert by["macro-f1"].val >= by[None].metrics["val"]["macro-f1"]
     assert by["roc-auc"].val > by[None].metrics["val"]["roc-auc"]
-
-
-def test_a_metric_that_does_not_fit_the_labels_is_told_before_anything_runs(tmp_path):
-    graph = planted(40, "multilabel", seed=0, num_classes=4).graph
-    settings = {"encoder": "tiny", "out": tmp_path / "run", "cache": tmp_path / "cache"}
-    for gnn in ("gcn", "auto"):
-        with pytest.raises(ConfigError, match="metric 'accuracy': the labels are several labels per node"):
-            fit(graph, "pne", gnn=gnn, metric="accuracy", **settings)
-    assert not list((tmp_path / "cache").glob("tokens/*"))
-    with pytest.raises(ConfigError, match="cannot be varied"):
-        sweep("planted:40", {"metric": ["accuracy", "macro-f1"]}, ["pne"], **settings)
 
 
 def test_class_weights_find_more_of_a_rare_class(tmp_path):

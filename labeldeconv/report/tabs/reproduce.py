@@ -12,8 +12,8 @@ from labeldeconv.data.catalog import DATASETS
 from labeldeconv.gnns.base import GNNS
 from labeldeconv.report.blocks import Block, Cell, Command, PageTable, Section
 from labeldeconv.report.source import ReportSource
+from labeldeconv.runs.asked import Parts, resolve
 from labeldeconv.runs.directory import RunDirectory
-from labeldeconv.runs.fit import Parts, resolve
 from labeldeconv.settings.reading import load_config
 
 MOST_RUNS = 12

@@ -4,7 +4,7 @@ import pytest
 
 from labeldeconv.report.source import open_source
 from labeldeconv.report.tabs.reproduce import compare_command, differences, fit_command, settings_section
-from labeldeconv.runs.fit import resolve
+from labeldeconv.runs.asked import resolve
 from labeldeconv.settings.reading import load_config, parse_set, parse_vary
 from tests.report.run_writing import ring, write_comparison, write_run
 
