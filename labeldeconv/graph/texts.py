@@ -51,10 +51,13 @@ class Texts(Sequence[str]):
 
     def select(self, ids: np.ndarray) -> Texts:
         """Some texts packed anew, without decoding them."""
-        starts, lengths = self.offsets[ids], self.lengths()[ids]
-        offsets = np.concatenate([[0], np.cumsum(lengths)])
-        flat = np.arange(offsets[-1]) + np.repeat(starts - offsets[:-1], lengths)
-        return Texts(np.asarray(self.buffer[flat]), offsets)
+        ids = np.arange(len(self))[ids]
+        offsets = np.concatenate([[0], np.cumsum(self.lengths()[ids])])
+        chosen, buffer = np.empty(offsets[-1], np.uint8), np.asarray(self.buffer)
+        begins = np.flatnonzero(np.diff(ids, prepend=-2) != 1)  # texts that follow each other are copied as one
+        for a, b in zip(begins, np.append(begins, len(ids))[1:], strict=True):
+            chosen[offsets[a] : offsets[b]] = buffer[self.offsets[ids[a]] : self.offsets[ids[b - 1] + 1]]
+        return Texts(chosen, offsets)
 
     @property
     def content_key(self) -> str:
