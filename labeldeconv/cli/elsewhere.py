@@ -1,4 +1,4 @@
-"""`labeldeconv export` and `push`: a run as a table, as ONNX files, or as a repository of a hub."""
+"""`labeldeconv export` and `push`: a run as a table, as ONNX files, for GraphStorm, or as a repository of a hub."""
 
 from __future__ import annotations
 
@@ -16,24 +16,27 @@ def export(
     run: Annotated[Path, typer.Argument(help="A run directory.")],
     out: Annotated[Path | None, typer.Argument(help="A file that ends in .parquet, .npy or .safetensors.")] = None,
     onnx: Annotated[Path | None, typer.Option(help="A new folder for ONNX files of encoder, psi and GNN.")] = None,
+    graphstorm: Annotated[
+        Path | None, typer.Option(help="A new folder for graph, features, labels and split, for GraphStorm.")
+    ] = None,
     int8: Annotated[bool, typer.Option("--int8", help="With --onnx: the encoder's weights in 8 bits.")] = False,
     force: Annotated[bool, typer.Option("--force", help="Keep --int8 also below a cosine of 0.98.")] = False,
     trust: Trust = False,
     as_json: AsJson = False,
 ) -> None:
-    """Write features and predictions of a run with the node ids; or, with --onnx, its model for ONNX Runtime."""
-    if (out is None) == (onnx is None):
-        raise ConfigError("export: one of OUT, a table, and --onnx FOLDER expected")
+    """Write features and predictions of a run; with --onnx its model, with --graphstorm its graph for GraphStorm."""
+    if sum(place is not None for place in (out, onnx, graphstorm)) != 1:
+        raise ConfigError("export: one of OUT, a table, --onnx FOLDER and --graphstorm FOLDER expected")
     if onnx is None and (int8 or force):
         raise ConfigError("export: --int8 and --force go with --onnx FOLDER")
-    if out is not None:
+    if onnx is None:
         from labeldeconv.runs.export import export_run
+        from labeldeconv.sharing.graphstorm import export_graphstorm
 
-        written = str(export_run(run, out))
+        written = str(export_run(run, out) if out is not None else export_graphstorm(run, graphstorm or "graphstorm"))
         return print_json({"out": written}) if as_json else console.print(written, soft_wrap=True)
     from labeldeconv.sharing.onnx_export import export_onnx
 
-    assert onnx is not None
     told = export_onnx(run, onnx, int8, force)
     if as_json:
         loss = None if told.int8 is None else asdict(told.int8)

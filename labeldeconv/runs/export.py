@@ -121,6 +121,16 @@ def node_ids(graph: AttributedGraph) -> np.ndarray:
     return np.arange(graph.num_nodes) if graph.ids is None else np.asarray(graph.ids)
 
 
+def columns_of(letter: str, rows: np.ndarray) -> dict[str, np.ndarray]:
+    """Rows (m, d) as d columns of DuckDB, named by a letter and their number."""
+    return {f"{letter}{k}": np.ascontiguousarray(column) for k, column in enumerate(rows.T)}
+
+
+def as_list(letter: str, size: int, kind: str) -> str:
+    """SQL for the columns of `columns_of` as one array column of a type such as FLOAT."""
+    return f"[{', '.join(f'{letter}{k}' for k in range(size))}]::{kind}[{size}]"
+
+
 def _parquet(graph: AttributedGraph, features: np.ndarray, logits: np.ndarray | None, path: Path, out: Path) -> None:
     ids, d, c, task = node_ids(graph), features.shape[1], graph.num_classes, Task.of(graph)
     spill = {"memory_limit": "2GB", "temp_directory": str(path.with_suffix(".spill"))}
@@ -132,15 +142,11 @@ def _parquet(graph: AttributedGraph, features: np.ndarray, logits: np.ndarray | 
         for start in range(0, graph.num_nodes, ROWS):
             chosen = slice(start, start + ROWS)
             block: dict[str, np.ndarray] = {"id": ids[chosen]}
-            block |= {
-                f"f{k}": np.ascontiguousarray(column)
-                for k, column in enumerate(np.asarray(features[chosen], np.float32).T)
-            }
-            select = ["id", f"[{', '.join(f'f{k}' for k in range(d))}]::FLOAT[{d}] AS features"]
+            block |= columns_of("f", np.asarray(features[chosen], np.float32))
+            select = ["id", f"{as_list('f', d, 'FLOAT')} AS features"]
             if logits is not None:
                 if isinstance(task, RegressionTask):
-                    told = task.values(logits[chosen]).T
-                    block |= {f"y{k}": np.ascontiguousarray(column) for k, column in enumerate(told)}
+                    block |= columns_of("y", task.values(logits[chosen]))
                     select += [f"y{k} AS {quoted(name)}" for k, name in enumerate(number_columns(graph))]
                 elif graph.task == "multiclass":
                     p = probabilities(graph, logits[chosen])
@@ -148,8 +154,8 @@ def _parquet(graph: AttributedGraph, features: np.ndarray, logits: np.ndarray | 
                     select += ["(SELECT name FROM names WHERE names.k = block.k) AS prediction", "probability"]
                 else:
                     p = probabilities(graph, logits[chosen])
-                    block |= {f"p{k}": np.ascontiguousarray(column) for k, column in enumerate(p.T)}
-                    select += [f"[{', '.join(f'p{k}' for k in range(c))}]::FLOAT[{c}] AS probabilities"]
+                    block |= columns_of("p", p)
+                    select += [f"{as_list('p', c, 'FLOAT')} AS probabilities"]
             con.register("block", block)
             verb = "INSERT INTO result" if start else "CREATE TABLE result AS"
             con.execute(f"{verb} SELECT {', '.join(select)} FROM block")

@@ -28,8 +28,10 @@ def test_a_table_as_before(ld_run, tmp_path):
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["RUN"], "one of OUT, a table, and --onnx FOLDER expected"),
-        (["RUN", "x.npy", "--onnx", "y"], "one of OUT, a table, and --onnx FOLDER expected"),
+        (["RUN"], "one of OUT, a table, --onnx FOLDER and --graphstorm FOLDER expected"),
+        (["RUN", "x.npy", "--onnx", "y"], "one of OUT, a table, --onnx FOLDER and --graphstorm FOLDER expected"),
+        (["RUN", "--graphstorm", "x", "--onnx", "y"], "--onnx FOLDER and --graphstorm FOLDER expected"),
+        (["RUN", "--graphstorm", "x", "--int8"], "--int8 and --force go with --onnx"),
         (["RUN", "x.npy", "--int8"], "--int8 and --force go with --onnx"),
     ],
 )
@@ -46,6 +48,12 @@ def test_what_was_not_written_and_what_8_bits_cost_is_said(tmp_path, monkeypatch
     assert printed == [f"{tmp_path}: encoder.onnx", str(loss), "no gnn.onnx: gcn reads [the] graph"]
     held = json.loads(run("export", "RUN", "--onnx", tmp_path, "--json"))
     assert (held["int8"]["cosine"], held["files"], held["notes"]) == (0.99, told.files, told.notes)
+
+
+def test_a_folder_for_graphstorm(ld_run, tmp_path):
+    assert run("export", ld_run, "--graphstorm", tmp_path / "a").strip() == str(tmp_path / "a")
+    assert json.loads(run("export", ld_run, "--graphstorm", tmp_path / "b", "--json")) == {"out": str(tmp_path / "b")}
+    assert all((tmp_path / name / "gconstruct.json").is_file() for name in "ab")
 
 
 @pytest.mark.parametrize("graph", [False, True])
