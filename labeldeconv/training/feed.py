@@ -167,8 +167,9 @@ class RowFeed:
         """The rows of a batch that is all its nodes have, read once."""
         found = [kept for kept in self._kept if np.array_equal(kept[0], ids)]
         if not found:
-            _, x = self._read(ids)
-            found = [(ids, x.transpose(0, 1).contiguous().transpose(0, 1))]
+            with torch.inference_mode(False):  # rows that were predicted may be trained on next
+                _, x = self._read(ids)
+                found = [(ids, x.transpose(0, 1).contiguous().transpose(0, 1))]
         self._kept = [*(kept for kept in self._kept if kept is not found[0])][-1:] + found
         return found[0]
 

@@ -171,3 +171,14 @@ def test_rows_of_a_single_batch_are_read_once(tmp_path, monkeypatch):
         found = [i for batch in feed.batches(nodes, np.random.default_rng(0)) for i in batch.ids]
         assert sorted(found) == nodes.tolist()
     assert reads == [25, 15, 3, 20, 20, 20, 20]
+
+
+def test_rows_that_were_predicted_can_be_trained_on(tmp_path):
+    """Self-training may teach the very nodes that were just predicted, whose rows are kept."""
+    feed = RowFeed(X, Adjacency.from_edges(EDGES, n), 0, n, tmp_path, CPU)
+    weights = torch.ones(X.shape[1], requires_grad=True)
+    with torch.inference_mode():
+        feed.predict(lambda x: x[:, 0], np.arange(n))
+    (batch,) = feed.batches(np.arange(n), np.random.default_rng(0))
+    batch.logits(lambda x: x[:, 0] @ weights).sum().backward()
+    torch.testing.assert_close(weights.grad, torch.from_numpy(X).sum(0), atol=2e-2, rtol=1e-3)
