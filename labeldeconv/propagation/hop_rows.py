@@ -11,6 +11,8 @@ import numpy as np
 from labeldeconv.propagation.adjacency import Adjacency
 from labeldeconv.propagation.kernel.threads import CHUNKS, run_chunks
 from labeldeconv.propagation.outofcore import scratch, write_hops
+from labeldeconv.stages import ranks
+from labeldeconv.stages.files import map_array
 
 SMALL = 1 << 18  # values below which a second thread costs more than it brings
 
@@ -19,6 +21,28 @@ def hop_features(features: np.ndarray, adj: Adjacency, hops: int, folder: Path) 
     """(n, hops + 1, d) float16 in a memory map, node by node."""
     rows = scratch(folder, "hop_features", (len(features), hops + 1, features.shape[1]), np.dtype(np.float16))
     write_hops(adj, features, hops, rows, folder)
+    return rows
+
+
+def shared_hop_features(features: np.ndarray, adj: Adjacency, hops: int, folder: Path) -> np.ndarray:
+    """The same for all ranks of one machine, made by rank 0; ranks of several machines make their own.
+
+    A file that one machine writes and removes may not be there for another one that has it open.
+    """
+    if not ranks.one_machine():
+        own = folder / f"rank-{ranks.rank()}"
+        own.mkdir(exist_ok=True)
+        return hop_features(features, adj, hops, own)
+    path = folder / "hop_features.tmp.npy"
+    if ranks.leads():
+        rows = map_array(path, (len(features), hops + 1, features.shape[1]), np.dtype(np.float16))
+        write_hops(adj, features, hops, rows, folder)
+        ranks.tell({"hop_features": str(path)})
+    else:
+        rows = np.load(ranks.hear()["hop_features"], mmap_mode="r", allow_pickle=False)
+    ranks.meet("hop features")
+    if ranks.leads():
+        path.unlink()
     return rows
 
 

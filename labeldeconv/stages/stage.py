@@ -14,7 +14,7 @@ done. A stage's version is raised when its code gives other results, so that a n
 numbers.
 
 Under `torchrun` a stage is made by rank 0, and the other ranks open it (stages/ranks.py). One that is declared
-`parallel=True` is run by all ranks in the same folder: its function shares its work out, and rank 0 alone writes the
+`parallel` is run by all ranks in the same folder: its function shares its work out, and rank 0 alone writes the
 files that it does not share and returns the artefact.
 
 Where results are kept, and who hears of progress, is said by `session`; both cannot change a result.
@@ -42,6 +42,8 @@ from labeldeconv.stages.cache import Broken, Cache, Manifest, check_files, read_
 from labeldeconv.stages.keys import Idle, Reading, Reads, Younger, digest, token
 from labeldeconv.stages.memory import peak_accelerator_mib, peak_memory_mib, reset_peak_memory
 from labeldeconv.stages.watch import Log, Watch
+
+Shared = bool | Callable[[Mapping[str, Any]], bool]  # whether ranks make a stage together, or a function that says so
 
 
 @dataclass(frozen=True)
@@ -157,7 +159,7 @@ A = TypeVar("A", bound=Artefact)
 class Stage(Generic[P, A]):
     """A function with `out` first, called without it."""
 
-    def __init__(self, function: Callable[Concatenate[Folder, P], A], version: int, parallel: bool = False) -> None:
+    def __init__(self, function: Callable[Concatenate[Folder, P], A], version: int, parallel: Shared = False) -> None:
         self.function, self.version, self.parallel = function, version, parallel
         self.name = function.__name__
         functools.update_wrapper(self, function)
@@ -209,13 +211,14 @@ class Stage(Generic[P, A]):
 
         def build(folder: Path) -> Manifest:
             watch = Watch(label, where.log)
-            if self.parallel:
+            parallel = self.parallel(given) if callable(self.parallel) else self.parallel
+            if parallel:
                 ranks.tell({**known, "make": str(folder)})
             logger.debug("%s: started, in %s", label, folder)
             reset_peak_memory()
             start = time.perf_counter()
             try:
-                with nullcontext() if self.parallel else ranks.by_itself():
+                with nullcontext() if parallel else ranks.by_itself():
                     artefact = self.function(Folder(folder, label, watch), **given)  # type: ignore[call-arg]
             except (MemoryError, RuntimeError) as error:
                 if (told := plainly(error, label)) is None:
@@ -321,12 +324,12 @@ class Stage(Generic[P, A]):
         return getattr(self._hints.get(name), "__metadata__", ())
 
 
-def stage(version: int, parallel: bool = False) -> Callable[[Callable[Concatenate[Folder, P], A]], Stage[P, A]]:
+def stage(version: int, parallel: Shared = False) -> Callable[[Callable[Concatenate[Folder, P], A]], Stage[P, A]]:
     """Make a function a stage.
 
     Args:
         version: raised whenever its code gives other results.
-        parallel: run by all ranks together, not by rank 0 alone.
+        parallel: run by all ranks together, not by rank 0 alone; a function of the arguments by name may decide.
     """
     return lambda function: Stage(function, version, parallel)
 

@@ -16,6 +16,7 @@ from torch import Tensor
 from labeldeconv.gnns.base import GNN
 from labeldeconv.graph.task import Task
 from labeldeconv.settings.models import ConsistencyConfig
+from labeldeconv.stages import ranks
 from labeldeconv.training.feed import Batch
 
 FLOOR = 1e-8  # added to a sharpened probability before its logarithm, which may be 0 in float32
@@ -44,13 +45,15 @@ class Consistency:
             assert isinstance(likely, Tensor)  # (b, c)
             threshold = c.threshold + (c.final_threshold - c.threshold) * progress
             sure = (likely.max(-1).values > threshold).float()
+            sure_ones = sure.sum()
+            ranks.add_up(sure_ones)  # where ranks have shares of the batch
             sharp = self.task.normalize(likely.pow(1.0 / c.temperature))
         log_p = batch.logits(gnn).float().log_softmax(-1)
         if c.distance == "kl":
             apart = (log_p.exp() * (log_p - (sharp + FLOOR).log())).sum(-1)  # (b,)
         else:
             apart = (log_p.exp() - sharp).square().sum(-1)
-        return c.weight * (apart * sure).sum() / sure.sum().clamp_min(1)
+        return c.weight * (apart * sure).sum() / sure_ones.clamp_min(1)
 
     @torch.no_grad()
     def follow(self, gnn: GNN) -> None:

@@ -29,10 +29,14 @@ from labeldeconv.training.layerwise import infer, take_rows
 
 @dataclass(frozen=True)
 class Batch:
-    """Node ids (b,), and a function from a GNN to their logits (b, c)."""
+    """Node ids (b,), and a function from a GNN to their logits (b, c).
+
+    Where several ranks train, these are the share of one in the nodes `whole`.
+    """
 
     ids: np.ndarray
     logits: Callable[[GNN], Tensor]
+    whole: np.ndarray | None = None
 
 
 class Feed(Protocol):
@@ -89,7 +93,7 @@ class NeighborFeed:
 
         Every batch draws by a key of its own, taken from the generator in this thread: others may use it meanwhile.
         """
-        parts = _shuffled(nodes, self.batch_nodes, generator)
+        parts = shuffled(nodes, self.batch_nodes, generator)
         for seeds, x, blocks in ahead(self._sample, ((part, int(generator.integers(1 << 63))) for part in parts)):
             yield Batch(seeds, partial(_along, x=x.to(self.device), blocks=blocks))
 
@@ -118,7 +122,7 @@ class ClusterFeed:
         """Random groups of clusters; those without any of `nodes` are skipped."""
         wanted = np.zeros(self.adj.num_nodes, dtype=bool)
         wanted[nodes] = True
-        for group in _shuffled(np.arange(len(self.parts)), self.per_batch, generator):
+        for group in shuffled(np.arange(len(self.parts)), self.per_batch, generator):
             members = np.concatenate([self.parts[k] for k in group])
             chosen = np.flatnonzero(wanted[members])
             if len(chosen):
@@ -144,12 +148,12 @@ class RowFeed:
     ) -> None:
         self.label_inputs: np.ndarray | None = None
         self.adj, self.batch_rows, self.device = adj, batch_rows, device
-        self.rows = hop_features(features, adj, hops, folder)
+        self.rows = self._propagated(features, hops, folder)
         self._kept: list[tuple[np.ndarray, Tensor]] = []
 
     def batches(self, nodes: np.ndarray, generator: np.random.Generator) -> Iterator[Batch]:
         """Random batches of at most `batch_rows` nodes, read in the order of the file while the one before trains."""
-        parts = _shuffled(nodes, self.batch_rows, generator)
+        parts = shuffled(nodes, self.batch_rows, generator)
         for ids, x in map(self._keep, parts) if len(nodes) <= self.batch_rows else ahead(self._read, parts):
             yield Batch(ids, partial(self._logits, ids=ids, x=x))
 
@@ -159,6 +163,9 @@ class RowFeed:
             return self._logits(gnn, *self._keep(nodes))
         blocks = (nodes[i : i + self.batch_rows] for i in range(0, len(nodes), self.batch_rows))
         return torch.cat([self._logits(gnn, ids, x) for ids, x in ahead(self._read, blocks)])
+
+    def _propagated(self, features: np.ndarray, hops: int, folder: Path) -> np.ndarray:
+        return hop_features(features, self.adj, hops, folder)
 
     def _read(self, ids: np.ndarray) -> tuple[np.ndarray, Tensor]:
         return ids, torch.from_numpy(read_rows(self.rows, ids)).to(self.device)
@@ -188,7 +195,8 @@ class InductiveFeed:
     def batches(self, nodes: np.ndarray, generator: np.random.Generator) -> Iterator[Batch]:
         """The view's batches; `nodes` are train nodes."""
         for batch in self.view.batches(np.searchsorted(self.nodes, nodes), generator):
-            yield Batch(self.nodes[batch.ids], batch.logits)
+            whole = None if batch.whole is None else self.nodes[batch.whole]
+            yield Batch(self.nodes[batch.ids], batch.logits, whole)
 
     def predict(self, gnn: GNN, nodes: np.ndarray) -> Tensor:
         """Logits (m, c) on the whole graph."""
@@ -239,7 +247,7 @@ def _along(gnn: GNN, x: Tensor, blocks: list[Adjacency]) -> Tensor:
     return x
 
 
-def _shuffled(nodes: np.ndarray, size: int, generator: np.random.Generator) -> Iterator[np.ndarray]:
+def shuffled(nodes: np.ndarray, size: int, generator: np.random.Generator) -> Iterator[np.ndarray]:
     """Even parts of at most `size`, each ascending: no lone last one, which BatchNorm could not take."""
     count = max(1, -(-len(nodes) // size))
     for part in np.array_split(generator.permutation(nodes), count):

@@ -38,10 +38,10 @@ class Share:
     def features(self, encoder: Encoder, inputs: tuple[Tensor, ...]) -> Tensor:
         """Features (u, d) of the whole batch, of which this rank encodes those of its `inputs`."""
         device = next(encoder.parameters()).device
-        torch.manual_seed(_mixed(*self.seed, 1 + ranks.rank()))
+        torch.manual_seed(mixed_seed(*self.seed, 1 + ranks.rank()))
         own = encoder(*inputs).float() if len(self.places) else torch.zeros(0, encoder.dim, device=device)
         every: Tensor = _Gathered.apply(own, self.places.to(device), self.total)
-        torch.manual_seed(_mixed(*self.seed, 0))
+        torch.manual_seed(mixed_seed(*self.seed, 0))
         return every
 
 
@@ -57,7 +57,7 @@ def share_of(lengths: np.ndarray, seed: tuple[int, ...], world: int, rank: int) 
     return Share(torch.from_numpy(order[owner == rank]), len(lengths), seed)
 
 
-def sum_gradients(encoder: nn.Module, others: nn.Module) -> None:
+def sum_gradients(encoder: nn.Module, others: nn.Module | None = None) -> None:
     """Replace the encoder's gradients by their sum over the ranks, in one exchange; those of `others` are alike.
 
     Gradients of others are averaged, so that ranks on different hardware do not drift apart; sparse ones, of GIANT's
@@ -65,7 +65,8 @@ def sum_gradients(encoder: nn.Module, others: nn.Module) -> None:
     """
     inside = {id(p) for p in encoder.parameters()}
     mine = [p for p in encoder.parameters() if p.requires_grad]
-    alike = [p for p in others.parameters() if id(p) not in inside and p.grad is not None and not p.grad.is_sparse]
+    outside = [p for p in others.parameters() if id(p) not in inside] if others is not None else []
+    alike = [p for p in outside if p.grad is not None and not p.grad.is_sparse]
     device = next(encoder.parameters()).device
     there = torch.tensor([float(p.grad is not None) for p in mine], device=device)
     parts = [torch.zeros_like(p) if p.grad is None else p.grad for p in mine]
@@ -95,5 +96,6 @@ class _Gathered(torch.autograd.Function):
         return gradients[0][places], None, None
 
 
-def _mixed(*numbers: int) -> int:
+def mixed_seed(*numbers: int) -> int:
+    """A seed for torch from several whole numbers."""
     return int(np.random.SeedSequence(numbers).generate_state(1, np.uint64)[0])

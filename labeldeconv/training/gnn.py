@@ -8,7 +8,7 @@ from __future__ import annotations
 import itertools
 import json
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
@@ -31,6 +31,7 @@ from labeldeconv.progress import bar, logger
 from labeldeconv.propagation.adjacency import Adjacency
 from labeldeconv.propagation.outofcore import block_bytes
 from labeldeconv.settings.models import GNNConfig, MetricName, RegressionLoss
+from labeldeconv.stages import ranks
 from labeldeconv.stages.files import write_array, write_text
 from labeldeconv.stages.keys import Idle, Reads, Younger
 from labeldeconv.stages.memory import MIB, free_memory_mib, freed_memory_kept
@@ -41,7 +42,9 @@ from labeldeconv.training.consistency import Consistency
 from labeldeconv.training.encoder import HasValues, TrainedEncoder, start_outputs
 from labeldeconv.training.feed import Batch, Feed, InductiveFeed, edge_values, make_feed
 from labeldeconv.training.finite import check_loss, check_rows, check_weights
+from labeldeconv.training.global_batch import mixed_seed, sum_gradients
 from labeldeconv.training.label_reuse import LabelReuse
+from labeldeconv.training.row_shares import SharedRowFeed, share_norms
 from labeldeconv.training.supervision import SoftLabels, Supervision, confident, node_losses
 
 GRAPH = ("edges", "num_nodes", "train_labels", "known_labels", "split", "task", "num_classes")  # read of the graph
@@ -94,7 +97,12 @@ class KeptGNN:
     content_key: str
 
 
-@stage(version=5)  # 5: GAMLP, SAGN, GAT and RevGAT draw their dropout by hashes
+def by_rows(arguments: Mapping[str, Any]) -> bool:
+    """Whether ranks can share the training of a GNN: one that is fed by rows."""
+    return bool(arguments["architecture"].sample.feed == "rows")
+
+
+@stage(version=5, parallel=by_rows)  # 5: GAMLP, SAGN, GAT and RevGAT draw their dropout by hashes
 def gnn(
     out: Folder,
     features: HasValues,
@@ -111,7 +119,7 @@ def gnn(
     weights: tuple[float, ...] | None = None,
     loss: Annotated[RegressionLoss, Younger] = "mse",
 ) -> TrainedGNN:
-    """A GNN trained on fixed features (n, d).
+    """A GNN trained on fixed features (n, d); one that is fed by rows by all ranks together (training/row_shares.py).
 
     Args:
         inductive: train on the graph of the train nodes, predict on the whole one.
@@ -135,6 +143,8 @@ def gnn(
         model.load_state_dict(load_file(start.head))
     needed = gnn_bytes(model, graph, settings)
     check_room(out.label, needed, "gnn.batching=neighbors, or a GNN fed by rows (sagn)")
+    if ranks.world() > 1:
+        share_norms(model)
     values = edge_values(edges, model.edge_dim) if model.edge_dim else None
     feed = _feed(model, x, graph.edges, graph.num_nodes, values, settings, out.path, device)
     if inductive:
@@ -191,9 +201,13 @@ def _feed(
     folder: Path,
     device: torch.device,
 ) -> Feed:
+    if ranks.one_machine() and not ranks.leads() and not model.label_hops:  # hop features are rank 0's
+        return SharedRowFeed(x, Adjacency.identity(num_nodes), model.hops, settings.batch_rows, folder, device)
     adj = Adjacency.from_edges(edges, num_nodes, settings.adjacency)
     if values is not None:
         adj = adj.with_edge_features(edges, values)
+    if ranks.world() > 1:
+        return SharedRowFeed(x, adj, model.hops, settings.batch_rows, folder, device)
     return make_feed(model, x, adj, settings, folder, device)
 
 
@@ -297,6 +311,8 @@ class _Training:
             self.state, self.best = restored[0], _named(restored[1], "best")
             if self.consistency:
                 self.consistency.teacher.load_state_dict(_named(restored[1], "teacher"))
+        if ranks.world() > 1:
+            ranks.agree(out.label, {"weights at the start": self.checkpoint.fingerprint(self.state)})
         log = out.path / LOG
         self.rows = log.read_text().splitlines()[: self.state["rows"]] if log.exists() else []
         out.watch.replay(self.rows)
@@ -314,6 +330,8 @@ class _Training:
     def epoch(self, taught: Supervision, number: int, epoch: int) -> float:
         """One epoch; returns the mean loss."""
         _set_rate(self.optimizer, self.config, epoch)
+        if ranks.world() > 1:  # dropout of other rows on every rank, and the same after a restart
+            torch.manual_seed(mixed_seed(self.seed, number, epoch, ranks.rank()))
         generator = np.random.default_rng([self.seed, number, epoch])
         progress = epoch / self.config.epochs
         arguments = (generator, self.consistency, epoch, progress, self.reuse)
@@ -341,17 +359,22 @@ class _Training:
 
     def hand_over(self, number: int) -> None:
         """The best GNN so far teaches a fresh one in the next stage."""
-        write_array(self._logits_of(number), self._best_logits())
+        logits = self._best_logits()
+        if ranks.leads():
+            write_array(self._logits_of(number), logits)
         self.gnn.load_state_dict(self.initial)
         if self.consistency:
             self.consistency.teacher.load_state_dict(self.initial)
         self.optimizer.state.clear()
         self.state |= {"stage": number + 1, "epoch": 0, "stage_best": None, "stage_epoch": 0}
         self.save()
+        ranks.meet(f"{self.label}, stage {number + 2} of self-training")  # which reads these logits
 
     def save(self) -> None:
         """Write log and checkpoint; the one before stays where a weight is not finite."""
         check_weights(self.gnn, self.label, self.advice)
+        if not ranks.leads():
+            return
         self._write_log()
         teacher = self.consistency.teacher.state_dict() if self.consistency else {}
         extra = {f"best.{k}": v for k, v in self.best.items()} | {f"teacher.{k}": v for k, v in teacher.items()}
@@ -365,10 +388,12 @@ class _Training:
         taught_labels = None
         if self.gnn.label_hops and (taught := self.supervise(self.state["best_stage"])).soft is not None:
             taught_labels = self.folder / "taught_labels.npy"
-            np.save(taught_labels, taught.taught_labels())
+            if ranks.leads():
+                np.save(taught_labels, taught.taught_labels())
         val = self.task.score(logits[self.split.val], self.labels[self.split.val])
         weights, log = self.folder / "gnn.safetensors", self.folder / LOG
-        save_file(self.gnn.state_dict(), weights)
+        if ranks.leads():
+            save_file(self.gnn.state_dict(), weights)
         epochs = self.state["best_epoch"], self.state["total"]
         return TrainedGNN(logits, weights, log, val, *epochs, self.checkpoint.seconds, taught_labels)
 
@@ -401,7 +426,8 @@ class _Training:
         return self.folder / f"stage-{number}.npy"
 
     def _write_log(self) -> None:
-        write_text(self.folder / LOG, "".join(f"{row}\n" for row in self.rows))
+        if ranks.leads():
+            write_text(self.folder / LOG, "".join(f"{row}\n" for row in self.rows))
 
 
 def _epoch(
@@ -429,13 +455,18 @@ def _epoch(
         others = itertools.chain.from_iterable(feed.batches(unlabelled, generator) for _ in itertools.count())
     for batch, other in zip(feed.batches(nodes, generator), others, strict=False):
         optimizer.zero_grad(set_to_none=True)
-        loss = taught.loss(batch.logits(gnn), batch.ids)
-        value = float(loss.detach())
-        check_loss(value, batch.ids, *place)
-        total, count = total + value * len(batch.ids), count + len(batch.ids)
+        whole = batch.ids if batch.whole is None else batch.whole
+        loss = taught.loss(batch.logits(gnn), batch.ids, whole)
+        told = loss.detach().clone()
+        ranks.add_up(told)  # of the shares of all ranks, where there are several
+        value = float(told)
+        check_loss(value, whole, *place)
+        total, count = total + value * len(whole), count + len(whole)
         if consistency and other is not None:
             loss = loss + consistency.loss(gnn, other, epoch, progress)
         loss.backward()
+        if batch.whole is not None:
+            sum_gradients(gnn)
         optimizer.step()
         if consistency:
             consistency.follow(gnn)

@@ -72,19 +72,25 @@ class Supervision:
         """All nodes that are taught."""
         return self.train if self.soft is None else np.concatenate([self.train, self.soft.ids])
 
-    def loss(self, logits: Tensor, ids: np.ndarray) -> Tensor:
-        """Scalar loss of logits (b, c) of the nodes `ids` (b,)."""
+    def loss(self, logits: Tensor, ids: np.ndarray, whole: np.ndarray | None = None) -> Tensor:
+        """Scalar loss of logits (b, c) of the nodes `ids` (b,).
+
+        Where these are a share of the nodes `whole` of a batch, their part of its loss: parts of all shares add up.
+        """
+        whole = ids if whole is None else whole
+        part = len(ids) / max(1, len(whole))
         true = self.task.targets(self.labels[ids])
         if self.soft is None:
-            return node_losses(self.task, logits, torch.from_numpy(true).to(logits.device), self.kind).mean()
+            return _part(node_losses(self.task, logits, torch.from_numpy(true).to(logits.device), self.kind), part)
         gold = np.isin(ids, self.train)
         targets = torch.from_numpy(np.where(gold[:, None], true, self.soft.targets[ids])).to(logits.device)
         losses = node_losses(self.task, logits, targets, self.kind)
         if self.soft.confidence is not None:
             counts = np.where(gold, 1.0, self.soft.weight * self.soft.confidence[ids]).astype(np.float32)
-            return (losses * torch.from_numpy(counts).to(losses.device)).mean()
-        chosen = torch.from_numpy(gold).to(losses.device)
-        means = [(losses * part).sum() / part.sum().clamp_min(1) for part in (chosen, ~chosen)]
+            return _part(losses * torch.from_numpy(counts).to(losses.device), part)
+        chosen, true_ones = torch.from_numpy(gold).to(losses.device), int(np.isin(whole, self.train).sum())
+        parts = (chosen, true_ones), (~chosen, len(whole) - true_ones)
+        means = [(losses * nodes).sum() / max(1, count) for nodes, count in parts]
         return means[0] + self.soft.weight * means[1]
 
     def label_inputs(self, adj: Adjacency, hops: int) -> np.ndarray | None:
@@ -106,3 +112,8 @@ class Supervision:
             Y[self.soft.ids] = self.soft.targets[self.soft.ids]
         Y[self.train] = np.nan_to_num(self.task.targets(self.labels[self.train]))
         return Y
+
+
+def _part(losses: Tensor, part: float) -> Tensor:
+    """What nodes with these losses (b,), a `part` of their batch, bring to its mean."""
+    return losses.mean() * part if len(losses) else losses.sum()

@@ -1,11 +1,15 @@
 """Hop features: propagated out of core into float16, read back as float32 to the bit."""
 
+import os
 from itertools import pairwise
 
 import numpy as np
+import pytest
 
 from labeldeconv.propagation.adjacency import Adjacency, propagate
-from labeldeconv.propagation.hop_rows import hop_features, read_rows
+from labeldeconv.propagation.hop_rows import hop_features, read_rows, shared_hop_features
+from labeldeconv.stages import ranks
+from tests.launched import launch
 from tests.samples import random_edges
 
 n, d = 40, 5
@@ -20,6 +24,27 @@ def test_hop_features_are_float16_on_disk(tmp_path):
     np.testing.assert_allclose(rows, expected, atol=2e-3)
     assert rows.dtype == np.float16
     assert not list(tmp_path.iterdir())
+
+
+def by_ranks(folder, machines):
+    os.environ["LOCAL_WORLD_SIZE"] = str(2 // machines)
+    with ranks.joined():
+        adj = Adjacency.from_edges(EDGES, n) if machines == 2 or ranks.leads() else Adjacency.identity(n)
+        rows = shared_hop_features(X.astype(np.float16), adj, 2, folder)
+        ranks.meet("the end")
+        return [np.asarray(rows, np.float64).tolist(), [p.name for p in folder.rglob("*.npy")]]
+
+
+@pytest.mark.parametrize("machines", [1, 2])
+def test_ranks_have_the_hop_features_of_one_process(tmp_path, machines):
+    """One machine: those of rank 0, though others have no A-hat. Several: everyone's own. No file stays."""
+    (tmp_path / "alone").mkdir()
+    alone = hop_features(X.astype(np.float16), Adjacency.from_edges(EDGES, n), 2, tmp_path / "alone")
+    (tmp_path / "stage").mkdir()
+    for ended in launch(by_ranks, tmp_path / "ranks", tmp_path / "stage", machines):
+        assert ended.code == 0
+        np.testing.assert_array_equal(ended.value[0], alone)
+        assert ended.value[1] == []
 
 
 def test_rows_are_widened_exactly(tmp_path):

@@ -97,3 +97,16 @@ def test_no_label_inputs_without_a_branch_and_missing_entries_are_zero():
     taught = Supervision(Task("multilabel", 2), labels, np.array([0]))
     assert taught.label_inputs(adj, 0) is None
     assert taught.label_inputs(adj, 1).tolist() == [[1.0, 0.0], [0.0, 0.0]]
+
+
+@pytest.mark.parametrize("kind", ["true", "soft", "confident"])
+def test_parts_of_shares_add_up_to_the_loss_of_the_batch(kind):
+    """Also where a share has no node, or none of one kind."""
+    confidence = np.array([1.0, 1.0, 0.9, 0.8]) if kind == "confident" else None
+    soft = SoftLabels(np.full((4, 2), 0.5, np.float32), np.array([2, 3]), 3.0, confidence)
+    taught = Supervision(TASK, LABELS, np.array([0, 1]), None if kind == "true" else soft)
+    ids = np.arange(2 if kind == "true" else 4)
+    whole = float(taught.loss(LOGITS[ids], ids))
+    for cut in range(len(ids) + 1):
+        parts = [taught.loss(LOGITS[share], share, ids) for share in (ids[:cut], ids[cut:])]
+        assert float(sum(parts)) == pytest.approx(whole, rel=1e-6)
