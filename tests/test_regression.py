@@ -354,12 +354,19 @@ def test_inspect_says_what_is_there(graph):
 
 
 def test_the_report_shows_numbers_and_no_classes(graph, cache, tmp_path):
-    """Scores as they are, the lowest error in bold, predicted against true in place of a confusion matrix."""
+    """Scores as they are, the lowest error in bold, predicted against true in place of a confusion matrix, nodes."""
     words = {**QUICK, "seeds": 2, "metric": "mae", "out": tmp_path / "t", "cache": cache}
     table = compare(graph, methods=["pne", "wo-ld", "ld"], gnns=["gcn"], **words)
     source = open_source(table.run)
     found = {section.key: section for section in sections(source)}
-    assert "nodes" not in found
+    explorer = found["nodes"].blocks[0].data
+    assert (explorer["task"], explorer["classes"], explorer["slices"][-1]) == (
+        "regression",
+        graph.class_names,
+        "inverse",
+    )
+    assert all(node["y"] == pytest.approx(graph.labels[i], abs=0.051) for i, node in enumerate(explorer["nodes"]))
+    assert any("e" in node for node in explorer["nodes"])
     told = headline(source)
     ld = next(row for row in table.rows if row.method == "ld")
     assert told.startswith(f"LD reaches {ld.test.mean:.4g} test MAE with gcn")

@@ -33,7 +33,7 @@ from labeldeconv.stages.files import write_text
 from labeldeconv.theme.shared import theme
 
 LARGEST = 6_000_000  # bytes of a page
-SCRIPTS = ("pen.js", "charts.js", "explorer.js", "page.js")
+SCRIPTS = ("pen.js", "charts.js", "numbers.js", "explorer.js", "page.js")
 
 
 @dataclass(frozen=True)

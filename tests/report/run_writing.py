@@ -8,7 +8,7 @@ import numpy as np
 
 from labeldeconv.graph.attributed import AttributedGraph
 from labeldeconv.graph.split import Split
-from labeldeconv.graph.task import Task
+from labeldeconv.graph.task import RegressionTask, Task
 from labeldeconv.graph.texts import Texts
 from labeldeconv.labels.hops import HopLabels, hop_labels
 from labeldeconv.labels.pseudo import Labels
@@ -28,8 +28,8 @@ from labeldeconv.training.gnn import TrainedGNN
 SECONDS = {"tokens": 0.5, "train": 8.0, "gnn": 1.5}
 
 
-def ring(n: int = 60, texts=None, multilabel: bool = False, val: bool = True) -> AttributedGraph:
-    """A ring of n nodes with chords and three classes; every third node tests."""
+def ring(n: int = 60, texts=None, multilabel: bool = False, val: bool = True, numbers: int = 0) -> AttributedGraph:
+    """A ring of n nodes with chords and three classes, or that many numbers as labels; every third node tests."""
     rng = np.random.default_rng(0)
     nodes = np.arange(n)
     edges = np.stack(
@@ -39,11 +39,13 @@ def ring(n: int = 60, texts=None, multilabel: bool = False, val: bool = True) ->
     if multilabel:
         labels = rng.integers(-1, 2, (n, 3))
         labels[0] = -1
+    names = ["red", "green", "blue"]
+    if numbers:
+        labels = rng.normal(100, 10, (n, numbers))
+        names = [f"height {k}" for k in range(numbers)]
     roles = np.array([0, 0, 1 if val else 0, 2])[nodes % 4].astype(np.int8)
     words = texts or [f"node number {i} of the ring" for i in nodes]
-    return AttributedGraph(
-        Texts.from_strings(words), edges, labels, Split(roles), ["red", "green", "blue"], name="ring"
-    )
+    return AttributedGraph(Texts.from_strings(words), edges, labels, Split(roles), names, name="ring")
 
 
 def made(kind, folder: Path, **held):
@@ -101,6 +103,7 @@ def write_run(
         "stages": {},
         "settings": config.model_dump(),
         "race": race,
+        **({"targets": {"mean": list(task.mean), "std": list(task.std)}} if isinstance(task, RegressionTask) else {}),
     }
     with TemporaryDirectory() as folder:
         learned = _learned(Path(folder), graph, method, config.setting, val, logits, gamma, fixed_point)
@@ -135,7 +138,8 @@ def _learned(root, graph, method, setting, val, logits, gamma, fixed_point) -> L
         )
     if method in ("ld", "wo-ld"):
         truth = np.nan_to_num(Task.of(graph).targets(graph.labels), nan=0.3)
-        values = np.clip(truth, 0, 1).astype(np.float32)
+        shares = graph.task != "regression"
+        values = (np.clip(truth, 0, 1) if shares else truth).astype(np.float32)
         hops = hop_labels(graph.edges, values, 1 if gamma else 0)
         nodes = graph.split.train if setting == "inductive" else np.arange(graph.num_nodes)
         Y = made(Labels, folders["pseudo"], values=values[nodes])

@@ -24,10 +24,11 @@ def pages(tmp_path_factory):
     bad.class_names[:] = ["<img src=x onerror=alert(3)>", "\"'><script>alert(2)</script>", "long name " * 50]
     write_comparison(root / "methods", ring(240), methods=("pne", "fne", "wo-ld", "ld"), gnns=("gcn", "sagn"), seeds=2)
     write_comparison(root / "labels", ring(120, multilabel=True))
+    write_comparison(root / "numbers", ring(240, numbers=2), methods=("pne", "wo-ld", "ld"), seeds=2)
     write_comparison(root / "sweep", ring(), methods=("ld",), varied=[{"labels.hops": h} for h in (0, 1, 2)])
     write_comparison(root / "hostile", bad)
     write_run(root / "single", ring(val=False), "pne", val=None)
-    names = ("methods", "labels", "sweep", "hostile", "single")
+    names = ("methods", "labels", "numbers", "sweep", "hostile", "single")
     return {name: write_report(root / name).path.as_uri() for name in names}
 
 
@@ -58,9 +59,9 @@ def tabs(page):
 
 
 @pytest.mark.parametrize("width", WIDTHS)
-@pytest.mark.parametrize("name", ["methods", "labels", "sweep", "hostile", "single"])
+@pytest.mark.parametrize("name", ["methods", "labels", "numbers", "sweep", "hostile", "single"])
 def test_every_tab_is_drawn_and_fits(visit, pages, tmp_path, name, width):
-    page = visit(pages[name], width, "dark" if name == "labels" else "light")
+    page = visit(pages[name], width, "dark" if name in ("labels", "numbers") else "light")
     for tab in tabs(page):
         tab.click()
         panel = page.locator(f"#{tab.get_attribute('aria-controls')}")
@@ -151,6 +152,60 @@ def test_filter_lists_errors_of_one_method(visit, pages):
     playwright.expect(page.locator("#hits li").first).to_have_attribute("aria-selected", "true")
     row = page.locator("#node tbody").first.locator("tr", has_text="ld, gcn").last
     assert row.locator("td").nth(2).inner_text() == "wrong"
+
+
+def said(text):
+    """A number as the page writes it."""
+    return float(text.replace("\u2212", "-").replace(",", "").partition(" ")[0])
+
+
+def test_numbers_are_listed_by_error_and_shown_with_it(visit, pages):
+    """Predicted less true is the error that is told; the node with the largest comes first."""
+    page = visit(pages["numbers"] + "#nodes")
+    page.locator("#filter").select_option(label="ld: largest error first")
+    sizes = [said(text) for text in page.locator("#hits li em").all_inner_texts()]
+    assert sizes == sorted(sizes, reverse=True)
+    assert len(sizes) == 60
+    page.locator("#hits li").first.click()
+    playwright.expect(page.locator("#hits li").first).to_have_attribute("aria-selected", "true")
+    heads = page.locator("#node thead").first.locator("th").all_inner_texts()
+    assert heads == ["method", "height 0", "error", "height 1", "error"]
+    truth, *methods = page.locator("#node tbody").first.locator("tr").all()
+    told = [truth.locator("td").nth(k).inner_text() for k in (0, 2)]
+    true = [said(text) for text in told]
+    assert [row.locator("th").inner_text() for row in methods] == ["pne", "wo-ld", "ld"]
+    for row in methods:
+        cells = [said(text) for text in row.locator("td").all_inner_texts()]
+        assert [cells[0] - true[0], cells[2] - true[1]] == pytest.approx([cells[1], cells[3]], abs=0.0051)
+    least = min(abs(said(row.locator("td").nth(1).inner_text())) for row in methods)
+    assert abs(said(page.locator("#node tbody").first.locator("td:nth-child(3) .best").first.inner_text())) == least
+    assert page.locator("#node .meta span").first.inner_text() == f"height 0 {told[0]}, height 1 {told[1]}"
+    page.locator("#search").fill("height")
+    assert page.locator("#count").inner_text() == "0 nodes found"
+    page.locator("#search").fill("217")
+    page.locator("#filter").select_option(label="Methods differ most")
+    assert page.locator("#hits li b").first.inner_text() == "217"  # an id goes before the order
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_numbers_by_hop_lean_from_the_mean(visit, pages, scheme, tmp_path):
+    page = visit(pages["numbers"] + "#node=40", scheme=scheme)
+    table = page.locator("#node table", has_text="inverse")
+    assert table.locator("thead th").all_inner_texts() == ["target", "true", "K0 pseudo", "K1", "inverse"]
+    rows = table.locator("tbody tr").all()
+    assert [row.locator("th").inner_text() for row in rows] == ["height 0", "height 1"]
+    note = page.locator("#node .note", has_text="Bars lean").inner_text()
+    mean = [float(part) for part in note.partition("(")[2].partition(")")[0].split(", ")]
+    for row, middle in zip(rows, mean, strict=True):
+        for cell in row.locator("td").all():
+            bar, box = cell.locator("b").bounding_box(), cell.locator("i").bounding_box()
+            right = bar["x"] + bar["width"] / 2 > box["x"] + box["width"] / 2
+            assert right == (said(cell.inner_text()) > middle)
+            assert box["x"] - 0.5 <= bar["x"] <= bar["x"] + bar["width"] <= box["x"] + box["width"] + 0.5
+    page.locator("#node .near a").first.click()
+    near = page.locator("#node h3").inner_text()
+    assert near in ("33", "39", "41", "47")
+    page.screenshot(path=tmp_path / f"numbers-{scheme}.png", full_page=True)
 
 
 def test_choosing_a_group_moves_all_charts(visit, pages):

@@ -1,15 +1,23 @@
 "use strict";
-/* The node explorer: search by id or words, filter by who is right, show one node. Texts become text nodes only. */
+/* The node explorer: search by id or words, filter by who is right or sort by errors, show one node. Texts become text
+   nodes only. */
 const Explorer = (() => {
   const MOST = 60; // hits listed
   const ROLES = { "-1": "no split", 0: "train", 1: "validation", 2: "test" };
+
+  const table = (parent, heads) => {
+    const box = element("div", "scroll", parent), made = element("table", "", box), row = element("tr", "", element("thead", "", made));
+    heads.forEach((head) => { element("th", "", row, head).scope = "col"; });
+    return element("tbody", "", made);
+  };
 
   const start = (data, open) => {
     const nodes = data.nodes, input = document.getElementById("search"), filter = document.getElementById("filter");
     const list = document.getElementById("hits"), count = document.getElementById("count"), view = document.getElementById("node");
     const words = nodes.map((node) => `${node.id}\n${node.t}`.toLowerCase());
+    const numbers = data.task === "regression" ? Numbers(data, table) : null;
     const one = data.task === "multiclass", name = (k) => (k === null || k === undefined ? "–" : data.classes[k]);
-    const labels = (y) => (y === null ? "unlabelled" : one ? name(y) : y.length ? y.map(name).join(", ") : "no positive label");
+    const labels = (y) => (numbers ? numbers.all(y) : y === null ? "unlabelled" : one ? name(y) : y.length ? y.map(name).join(", ") : "no positive label");
     const isRight = (node, k) => one && node.y !== null && node.p[k] && node.p[k][0] === node.y;
     let current = -1, at = -1, found = [];
 
@@ -23,16 +31,18 @@ const Explorer = (() => {
         filters.push(["All wrong", (n) => n.y !== null && n.r !== 0 && data.entries.every((_, k) => !isRight(n, k))]);
       }
     }
+    if (numbers && data.entries.length) filters.push(...numbers.filters());
     filters.forEach(([text], i) => { element("option", "", filter, text).value = i; });
 
     const search = () => {
       const asked = input.value.trim().toLowerCase(), parts = asked.split(/\s+/).filter(Boolean);
-      const keep = filters[filter.value || 0][1];
+      const [, keep, size] = filters[filter.value || 0];
       found = [];
       nodes.forEach((node, i) => { if (keep(node) && parts.every((word) => words[i].includes(word))) found.push(i); });
+      if (size) found.sort((a, b) => size(nodes[b]) - size(nodes[a])); // sorting is stable: ties stay in order
       if (asked) {
         const rank = (i) => { const id = nodes[i].id.toLowerCase(); return id === asked ? 0 : id.startsWith(asked) ? 1 : 2; };
-        found.sort((a, b) => rank(a) - rank(b) || a - b);
+        found.sort((a, b) => rank(a) - rank(b));
       }
       at = -1;
       list.replaceChildren();
@@ -43,6 +53,7 @@ const Explorer = (() => {
         item.setAttribute("aria-selected", i === current);
         element("b", "", item, nodes[i].id);
         element("span", "", item, nodes[i].t.slice(0, 90) || "(no text)");
+        if (size) element("em", "", item, numbers.size(size(nodes[i])));
         item.addEventListener("click", () => open(i));
       });
       const all = found.length.toLocaleString("en-US");
@@ -72,11 +83,6 @@ const Explorer = (() => {
       const bar = element("b", `k${color}`, element("i", "", box));
       bar.style.width = `${value ?? 0}%`;
       element("span", "", box, value === null ? "–" : String(value));
-    };
-    const table = (parent, heads) => {
-      const box = element("div", "scroll", parent), made = element("table", "", box), row = element("tr", "", element("thead", "", made));
-      heads.forEach((head) => { element("th", "", row, head).scope = "col"; });
-      return element("tbody", "", made);
     };
 
     const bars = (node) => {
@@ -118,16 +124,17 @@ const Explorer = (() => {
         }
       });
     };
-    const signed = (value) => (value > 0 ? `+${value.toFixed(2)}` : value.toFixed(2).replace("-", "\u2212"));
+    const signed = (value) => (numbers ? numbers.say(value, 0, true) : value > 0 ? `+${value.toFixed(2)}` : value.toFixed(2).replace("-", "\u2212"));
     const reasons = (node) => {
       if (!node.e) return;
       const [k, logit, baseline, hops, near, [others, rest], ofLabels, [own, how, counted]] = node.e;
       element("h4", "", view, `What carried ${name(k)}: ${signed(logit - baseline)} over a node of mean features`);
+      const what = numbers ? name(k) : "logit";
       const byHop = table(view, ["", ...hops.map((_, i) => `hop ${i}`), ...(ofLabels === null ? [] : ["labels"])]);
       const line = element("tr", "", byHop);
-      element("th", "", line, "logit").scope = "row";
+      element("th", "", line, what).scope = "row";
       [...hops, ...(ofLabels === null ? [] : [ofLabels])].forEach((value) => element("td", "", line, signed(value)));
-      const byNode = table(view, ["node", "hops away", "logit"]);
+      const byNode = table(view, ["node", "hops away", what]);
       [[node.id, 0, own], ...near, ...(others ? [[`${others.toLocaleString("en-US")} others`, "", rest]] : [])].forEach(([id, away, value]) => {
         const row = element("tr", "", byNode);
         element("th", "", row, id).scope = "row";
@@ -139,7 +146,7 @@ const Explorer = (() => {
     const neighbours = (node) => {
       const shown = node.n.length + node.o.length;
       element("h4", "", view, node.d === 0 ? "No neighbours" : shown < node.d ? `${shown} of ${node.d.toLocaleString("en-US")} neighbours` : node.d === 1 ? "1 neighbour" : `${node.d} neighbours`);
-      const near = element("ul", "near", view);
+      const near = element("ul", numbers ? "near figures" : "near", view);
       const line = (parent, id, y, text) => {
         element("b", "", parent, id);
         element("em", one && y !== null && y === node.y ? "same" : "", parent, labels(y));
@@ -161,14 +168,14 @@ const Explorer = (() => {
       view.replaceChildren();
       element("h3", "", view, node.id);
       const meta = element("p", "meta", view);
-      element("span", "", meta, labels(node.y));
+      element("span", "", meta, numbers ? numbers.named(node.y) : labels(node.y));
       element("span", "", meta, ROLES[node.r]);
       element("span", "", meta, `degree ${node.d.toLocaleString("en-US")}`);
       element("p", "words", view, node.t || "(no text)");
       if (node.cut) element("p", "note", view, `The text goes on: ${node.cut.toLocaleString("en-US")} bytes in all.`);
-      predictions(node);
+      if (numbers) { if (data.entries.length) numbers.predictions(view, node); } else predictions(node);
       reasons(node);
-      bars(node);
+      if (numbers) numbers.hops(view, node); else bars(node);
       neighbours(node);
     };
     search();

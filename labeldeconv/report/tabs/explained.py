@@ -12,12 +12,14 @@ import numpy as np
 
 from labeldeconv.errors import LabelDeconvError
 from labeldeconv.gnns.base import GNNS
+from labeldeconv.graph.task import RegressionTask
 from labeldeconv.prediction.attribution import reach_of
 from labeldeconv.prediction.predictor import Predictor
 from labeldeconv.prediction.reach import within
 from labeldeconv.progress import logger
 from labeldeconv.registry import imports_trusted
 from labeldeconv.report.source import Entry
+from labeldeconv.report.tabs.node_numbers import decimals
 from labeldeconv.report.wording import shortened
 
 MOST = 24  # nodes that are explained
@@ -31,6 +33,7 @@ ID = 60  # characters
 def explained(entry: Entry, chosen: np.ndarray, test: np.ndarray) -> dict[int, Any]:
     """By place in `chosen` (m,): [class, logit, baseline, contributions by hop, neighbours, others, labels].
 
+    Where labels are numbers, the class is the first target and logits are numbers in the unit of the labels.
     Test nodes (k,) come first. A run that cannot be restored, such as one of a GNN that was an object or of a
     module that is not trusted, has none.
     """
@@ -58,17 +61,18 @@ def explained(entry: Entry, chosen: np.ndarray, test: np.ndarray) -> dict[int, A
 
 
 def _row(predictor: Predictor, node: int) -> list[Any]:
-    graph = predictor.run.graph
+    graph, task = predictor.run.graph, predictor.task
     told = predictor.explain(graph.node_id(node), top=TOP)
     number = graph.class_names.index(told.of)
-    near = [[shortened(n.id, ID), n.distance, round(n.contribution, 2)] for n in told.neighbours]
+    digits = decimals(task.std[number]) if isinstance(task, RegressionTask) else 2
+    near = [[shortened(n.id, ID), n.distance, round(n.contribution, digits)] for n in told.neighbours]
     return [
         number,
-        round(told.logit, 2),
-        round(told.baseline, 2),
-        [round(value, 2) for value in told.by_hop],
+        round(told.logit, digits),
+        round(told.baseline, digits),
+        [round(value, digits) for value in told.by_hop],
         near,
-        [told.num_others, round(told.others, 2)],
-        None if told.of_labels is None else round(told.of_labels, 2),
-        [round(told.own, 2), told.how, told.hops_are],
+        [told.num_others, round(told.others, digits)],
+        None if told.of_labels is None else round(told.of_labels, digits),
+        [round(told.own, digits), told.how, told.hops_are],
     ]
