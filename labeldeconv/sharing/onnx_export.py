@@ -8,7 +8,7 @@
 | psi.onnx | psi(.; theta): features (batch, d) to logits (batch, c), for nodes without a graph |
 | gnn.onnx | a GNN fed by rows (SAGN, GAMLP, MLP): hop features (batch, N + 1, d), maybe label inputs, to logits |
 | tokenizer/ | the tokenizer's own files |
-| model.json | names and shapes of inputs and outputs, class names, temperatures, the most tokens; written last |
+| model.json | shapes of inputs and outputs, what logits are, class names, temperatures, tokens; written last |
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from labeldeconv.encoders.protein import ProteinEncoder
 from labeldeconv.encoders.tokens import length_batches
 from labeldeconv.errors import ConfigError, DataError
 from labeldeconv.gnns.base import GNN
+from labeldeconv.graph.attributed import TaskKind
 from labeldeconv.graph.metrics import score_text
 from labeldeconv.prediction.predictor import Predictor
 from labeldeconv.prediction.restored import psi_logits_of, restored_encoder
@@ -41,6 +42,16 @@ LEAST_COSINE = 0.98  # of features in 8 bits with those in float32; below, neigh
 MEASURED = 256  # validation nodes that are encoded twice to measure what 8 bits cost
 TRACED = (3, 11)  # batch and tokens of the sample that is traced
 TRIED = ((1, 2), (4, 9), (2, 64), (7, 5))  # of those that are compared with torch
+LOGITS: dict[TaskKind, str] = {  # what they mean, for those who read model.json
+    "multiclass": "softmax(logits / temperature) are the probabilities of class_names",
+    "multilabel": "sigmoid(logits / temperature) are the probabilities of class_names",
+    "regression": "logits * targets.std + targets.mean are the numbers of class_names, in the unit of the labels",
+}
+LABELS: dict[TaskKind, str] = {
+    "multiclass": "1 at its class",
+    "multilabel": "1 at its labels",
+    "regression": "(label - targets.mean) / targets.std, 0 where it is missing",
+}
 
 
 @dataclass(frozen=True)
@@ -110,7 +121,8 @@ def _write(predictor: Predictor, folder: Path, int8: bool, force: bool) -> tuple
         "name": graph.name,
         "task": graph.task,
         "class_names": graph.class_names,
-        **({"targets": run.result["targets"]} if graph.task == "regression" else {}),  # logits * std + mean
+        "logits": LOGITS[graph.task],
+        **({"targets": run.result["targets"]} if graph.task == "regression" else {}),
         "attributes": encoder.takes,
         "max_tokens": most,
         "pad_id": encoder.pad_id,
@@ -198,9 +210,17 @@ def _gnn_file(predictor: Predictor, path: Path) -> tuple[dict[str, Any] | None, 
         "temperature": run.calibration["temperature"],
         "hops": gnn.hops,
         "label_hops": gnn.label_hops,
+        **({"label_inputs": _label_inputs(predictor)} if gnn.label_hops else {}),
         "adjacency": run.config().gnn.adjacency.model_dump(),
     }
     return card, []
+
+
+def _label_inputs(predictor: Predictor) -> str:
+    """How the inputs of a label branch are made."""
+    if predictor.run.taught_labels is not None:
+        return "A-hat^label_hops Y, where Y is taught_labels.npy of the run"
+    return f"A-hat^label_hops Y, where the row of Y is {LABELS[predictor.task.kind]} for a train node, 0 for any other"
 
 
 def _random(*shape: Any) -> Tensor:

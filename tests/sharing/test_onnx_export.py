@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from sklearn.metrics import r2_score
 from typer.testing import CliRunner
 
 from labeldeconv import Predictor, fit, planted
@@ -29,6 +30,25 @@ TEXTS = ["amber river", "quiet drum and more"]
 def section():
     """The section of the docs that is replayed here."""
     return DOCS.read_text().partition("## Elsewhere: ONNX")[2].partition("\n## ")[0]
+
+
+def row_normalised(graph):
+    """A-hat (n, n) as `adjacency` of a card with defaults of SAGN and GAMLP says it."""
+    n = graph.num_nodes
+    A = np.zeros((n, n), np.float32)
+    A[graph.edges[0], graph.edges[1]] = A[graph.edges[1], graph.edges[0]] = 1
+    np.fill_diagonal(A, 0)
+    alone = A.sum(1) == 0
+    A[alone, alone] = 1
+    return A / A.sum(1, keepdims=True)
+
+
+def powers(A, X, hops):
+    """X, A X, ... A^hops X, stacked to (n, hops + 1, d)."""
+    out = [X]
+    for _ in range(hops):
+        out.append(A @ out[-1])
+    return np.stack(out, 1)
 
 
 @pytest.fixture(scope="module")
@@ -63,21 +83,82 @@ def test_rows_of_hop_features_give_the_runs_logits(exported):
     card = json.loads((exported / "model" / "model.json").read_text())["gnn"]
     assert card["adjacency"] == {"normalization": "row", "self_loops": False, "undirected": True}
     run = Predictor.load(exported / "runs" / "small").run
-    A = np.zeros((80, 80), np.float32)
-    A[run.graph.edges[0], run.graph.edges[1]] = A[run.graph.edges[1], run.graph.edges[0]] = 1
-    np.fill_diagonal(A, 0)
-    alone = A.sum(1) == 0
-    A[alone, alone] = 1
-    A /= A.sum(1, keepdims=True)
-    hops = [np.asarray(run.features, np.float32)]
-    for _ in range(card["hops"]):
-        hops.append(A @ hops[-1])
-    logits = OnnxModel(exported / "model" / card["file"])(np.stack(hops, 1))
+    hops = powers(row_normalised(run.graph), np.asarray(run.features, np.float32), card["hops"])
+    logits = OnnxModel(exported / "model" / card["file"])(hops)
     np.testing.assert_allclose(logits, run.logits, atol=1e-2 * np.abs(run.logits).max())
+
+
+@pytest.fixture(scope="module")
+def numbers(tmp_path_factory):
+    """A folder in which `runs/small` of ld with GAMLP, which reads numbers of train nodes, is exported to `model`."""
+    folder = tmp_path_factory.mktemp("onnx numbers")
+    graph = planted(60, "regression", num_classes=4, num_targets=2).graph
+    words = {"method": "ld", "gnn": "gamlp", "gnn__options": {"label_hops": 2}, "encoder": "tiny", **QUICK}
+    fit(graph, out=folder / "runs" / "small", cache=folder / "cache", **words)
+    export_onnx(folder / "runs" / "small", folder / "model")
+    return folder
+
+
+def test_psi_gives_numbers_in_the_unit_of_the_labels(numbers, monkeypatch):
+    """The example of the docs with the line that they have for numbers in place of the last two."""
+    monkeypatch.chdir(numbers)
+    code = re.search(r"```python\n(.*?)```", section(), re.S)[1]
+    line = re.search(r"`(numbers = [^`]*)`", section())[1]
+    held: dict = {}
+    exec("\n".join([*code.strip().splitlines()[:-2], line]), held)
+    told = Predictor.load("runs/small").predict(TEXTS)
+    assert told.by == ["psi", "psi"]
+    assert 50 < told.numbers.mean() < 150
+    std = np.array(held["card"]["targets"]["std"])
+    np.testing.assert_allclose(held["numbers"] / std, told.numbers / std, atol=1e-3)  # its features are float16
+
+
+def test_rows_of_hop_features_and_labels_give_the_runs_numbers(numbers):
+    """gnn.onnx on A-hat^i X and on A-hat^2 of the train nodes' numbers, from the card alone: `result.values`."""
+    card = json.loads((numbers / "model" / "model.json").read_text())
+    run = Predictor.load(numbers / "runs" / "small").run
+    mean, std = (np.array(card["targets"][name]) for name in ("mean", "std"))
+    A, train = row_normalised(run.graph), run.graph.split.train
+    Y = np.zeros((60, 2), np.float32)
+    Y[train] = (run.graph.labels[train] - mean) / std
+    hops = powers(A, np.asarray(run.features, np.float32), card["gnn"]["hops"])
+    label_inputs = powers(A, Y, card["gnn"]["label_hops"])[:, -1]
+    logits = OnnxModel(numbers / "model" / card["gnn"]["file"])(hops, label_inputs)
+    wanted = run.task.values(run.logits)
+    assert wanted.std(0).min() > 1e-3  # they differ between nodes
+    np.testing.assert_allclose((logits * std + mean) / std, wanted / std, atol=2e-3)
+
+
+def test_the_card_says_how_logits_become_numbers(numbers):
+    card = json.loads((numbers / "model" / "model.json").read_text())
+    assert card["logits"] == (
+        "logits * targets.std + targets.mean are the numbers of class_names, in the unit of the labels"
+    )
+    assert (card["task"], card["class_names"]) == ("regression", ["topic 0", "topic 1"])
+    train = (graph := Predictor.load(numbers / "runs" / "small").run.graph).labels[graph.split.train]
+    np.testing.assert_allclose([card["targets"]["mean"], card["targets"]["std"]], [train.mean(0), train.std(0)])
+    assert card["psi"]["temperature"] == card["gnn"]["temperature"] == 1.0
+    told = "A-hat^label_hops Y, where the row of Y is (label - targets.mean) / targets.std, 0 where it is missing for "
+    assert card["gnn"]["label_inputs"] == told + "a train node, 0 for any other"
+
+
+def test_what_8_bits_cost_in_numbers(numbers, tmp_path):
+    """The score is R2 of numbers in the unit of the labels, not of standard units against labels."""
+    path = tmp_path / "encoder.onnx"
+    shutil.copy(numbers / "model" / "encoder.onnx", path)
+    predictor = Predictor.load(numbers / "runs" / "small")
+    encoder, val = restored_encoder(predictor.run, predictor.run.config()), predictor.run.graph.split.val
+    loss = _in_8_bits(predictor, encoder, OnnxModel(path), path, force=True)
+    assert (loss.nodes, loss.by, loss.metric) == (len(val), "psi", "R2")
+    told = predictor.predict([predictor.run.graph.texts[i] for i in val])
+    assert loss.before == pytest.approx(r2_score(predictor.run.graph.labels[val], told.numbers), abs=1e-2)
+    assert f"R2 of psi {loss.before:.4f} -> {loss.after:.4f}" in str(loss)
 
 
 def test_the_card_names_all_that_is_needed(exported):
     card = json.loads((exported / "model" / "model.json").read_text())
+    assert card["logits"] == "softmax(logits / temperature) are the probabilities of class_names"
+    assert "targets" not in card
     predictor = Predictor.load(exported / "runs" / "small")
     assert card["class_names"] == predictor.run.graph.class_names
     assert (card["max_tokens"], card["task"], card["notes"], card["residues"]) == (16, "multiclass", [], None)
