@@ -3,6 +3,7 @@
     python benchmarks/evidence.py --minutes 60          # run cells until the time is up; again to go on
     python benchmarks/evidence.py --only words,citeseer --minutes 60
     python benchmarks/evidence.py --report              # tables and tests of what is finished
+    python benchmarks/evidence.py --predictor           # does `analyze bias` foretell the gain?
     python benchmarks/evidence.py --plan                # the cells, and how many are done
 
 A cell is a graph with a split, a GNN, a seed and a method. Each adds a line to benchmarks/results/evidence.jsonl;
@@ -22,13 +23,17 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from scipy.stats import spearmanr
 
+from labeldeconv.analysis.bias import Before, before_training
 from labeldeconv.data.opening import open_data
 from labeldeconv.errors import LabelDeconvError
 from labeldeconv.graph.attributed import AttributedGraph
 from labeldeconv.graph.split import Split
+from labeldeconv.runs.asked import Parts, resolve
 from labeldeconv.runs.fit import fit
 from labeldeconv.runs.spread import Spread, signed_rank, signed_rank_p
+from labeldeconv.settings.reading import load_config
 
 ROOT = Path(__file__).parent.parent
 SHARED = ROOT.parent / "shared" / "data"
@@ -179,6 +184,33 @@ def report(done: dict[Cell, dict[str, Any]]) -> None:
                 print(f"| {a} - {b} | {split} | {len(pairs)} | {' | '.join(numbers)} |")
 
 
+def predictor(done: dict[Cell, dict[str, Any]]) -> None:
+    """Rank correlation, over graphs and splits, of what is known before training with the gain of inverse labels."""
+    told, gains = list[Before](), defaultdict[str, list[float]](list)
+    for graph, split in sorted({(cell.graph, cell.split) for cell in done}):
+        scores: dict[str, list[float]] = {
+            method: [100 * row["test"] for cell, row in sorted(done.items(), key=lambda item: item[0].seed)
+                     if (cell.graph, cell.split, cell.gnn, cell.method) == (graph, split, "auto", method)]
+            for method in ("wo-ld", "ld", "ld-heads")
+        }  # fmt: skip
+        number = min(map(len, scores.values()))
+        if not number:
+            continue
+        taken = next(row["gnn_taken"] for cell, row in done.items() if (cell.graph, cell.split) == (graph, split))
+        case = next(case for case in CASES if case.name == graph)
+        settings = resolve(load_config(None, {"data": case.name, "gnn.name": taken}), Parts(graph_of(case, split, 0)))
+        told.append(before_training(graph_of(case, split, 0), settings))
+        for method in ("ld", "ld-heads"):
+            gains[method].append(float(np.mean(scores[method][:number]) - np.mean(scores["wo-ld"][:number])))
+        shown = ", ".join(f"{method} {gains[method][-1]:+.2f}" for method in gains)
+        print(f"{graph} {split}, {number} seeds: removable {told[-1].removable:.2f}, {shown}", flush=True)
+    print("\n| before training | gain of | places | Spearman's rho | p |\n|---|---|---:|---:|---:|")
+    for name in ("removable", "residual_labels", "target_distance", "dependence", "alone"):
+        for method, gain in gains.items():
+            rho, p = spearmanr([getattr(before, name) for before in told], gain)
+            print(f"| {name} | {method} over wo-ld | {len(gain)} | {rho:+.2f} | {p:.2f} |")
+
+
 def main() -> None:
     """Run cells until the time is up, or say what came of them."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -186,11 +218,14 @@ def main() -> None:
     parser.add_argument("--only", default=",".join(case.name for case in CASES))
     parser.add_argument("--methods", default=",".join(METHODS))
     parser.add_argument("--report", action="store_true")
+    parser.add_argument("--predictor", action="store_true")
     parser.add_argument("--plan", action="store_true")
     args = parser.parse_args()
     done, asked = finished(), list(cells(args.only.split(","), args.methods.split(",")))
     if args.report:
         return report(done)
+    if args.predictor:
+        return predictor(done)
     if args.plan:
         print(f"{sum(cell in done for cell in asked)} of {len(asked)} cells are done")
         return None
