@@ -53,7 +53,7 @@ test-thorough: $(STAMP)
 test-browser: $(STAMP)
 	@command -v chromium >/dev/null || ./.ci/chromium || true
 	@if command -v chromium >/dev/null; then \
-	  $(BIN)/python -m pytest -m browser --durations 5; \
+	  $(BIN)/python -m pytest -n 2 -m browser --durations 5; \
 	else \
 	  echo "test-browser: skipped, there is no chromium and it cannot be installed here"; \
 	fi
@@ -80,7 +80,7 @@ test-spark: $(STAMP)
 	@command -v java >/dev/null || ./.ci/java || true
 	@$(BIN)/python -c 'import pyspark' 2>/dev/null || $(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[spark]' || true
 	@if command -v java >/dev/null && $(BIN)/python -c 'import pyspark' 2>/dev/null; then \
-	  $(BIN)/python -m pytest -m spark --durations 5 tests/lake tests/labels tests/test_cluster_files.py; \
+	  $(BIN)/python -m pytest -n 2 -m spark --durations 5 tests/lake tests/labels tests/test_cluster_files.py; \
 	else \
 	  echo "test-spark: skipped, there is no Java or no pyspark and they cannot be installed here"; \
 	fi
