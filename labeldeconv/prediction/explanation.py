@@ -88,12 +88,12 @@ class Explanation:
         )
 
 
-def class_number(names: list[str], of: str | None, logits: np.ndarray) -> int:
-    """The number of the class `of`; of None that of the largest of the logits (c,)."""
+def class_number(names: list[str], of: str | None, logits: np.ndarray, what: str = "class") -> int:
+    """The number of the class `of`; of None that of the largest of the logits (c,). `what` they are, for errors."""
     if of is None:
         return int(logits.argmax())
     if of not in names:
-        raise ConfigError(f"explain: no class '{of}'; {nearest(of, names)}")
+        raise ConfigError(f"explain: no {what} '{of}'; {nearest(of, names)}")
     return names.index(of)
 
 

@@ -311,8 +311,11 @@ class Predictor:
             new = replace(new, ids=[], edges=new.edges[:, :0], edge_values=None)  # new nodes change no old one here
             number, by = self.known.number(node), "gnn"
             logits = np.asarray(self.run.logits[number], np.float32)
-        numbers = self.task.kind == "regression"
-        chosen = class_number(graph.class_names, graph.class_names[0] if numbers and of is None else of, logits)
+        names = graph.class_names
+        if self.task.kind == "regression":
+            chosen = class_number(names, names[0] if of is None else of, logits, "target")
+        else:
+            chosen = class_number(names, of, logits)
         if by == "psi":
             assert self.psi is not None
             own = torch.from_numpy(np.asarray(features[number - n], np.float32))

@@ -98,7 +98,7 @@ def application(serving: Serving, predictor: Predictor | None = None) -> App:
     app = FastAPI(
         title="labeldeconv serve",
         version=labeldeconv.__version__,
-        description="Classes, calibrated probabilities and features of nodes that a run has never seen.",
+        description="Classes with probabilities, or numbers, and features of nodes that a run has never seen.",
         docs_url=None,  # FastAPI's own page loads scripts from elsewhere; ours is /docs
         redoc_url=None,
         lifespan=lifespan,
@@ -173,6 +173,7 @@ def application(serving: Serving, predictor: Predictor | None = None) -> App:
             "gnn": run.gnn,
             "task": own.task.kind,
             "class_names": graph.class_names,
+            "targets": run.result["targets"] if own.task.kind == "regression" else None,
             "nodes": graph.num_nodes,
             "edges": graph.num_edges,
             "attributes": "features" if own.reads_features else graph.attributes,

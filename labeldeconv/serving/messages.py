@@ -84,7 +84,9 @@ class AskedWhy(Asked):
     """New nodes, one of which is explained."""
 
     node: Id | None = Field(None, description="The id of the node to explain; the first one otherwise.")
-    of: Text | None = Field(None, description="The class to explain; the predicted one otherwise.")
+    of: Text | None = Field(
+        None, description="The class to explain, the predicted one otherwise; in a regression the target, or the first."
+    )
     top: Annotated[int, Field(ge=0, le=100)] = Field(10, description="Neighbors to name.")
 
     model_config = ConfigDict(
@@ -97,7 +99,8 @@ class PredictedNode(BaseModel):
 
     id: str
     prediction: str | list[str] | float | list[float] = Field(
-        description="The class, the labels of a multi-label task, or the number of a regression, a list of several."
+        description="The class, the labels of a multi-label task, or the number of a regression, a list of several, in "
+        "the unit of the labels."
     )
     probability: float | None = Field(description="Of the class; null in a multi-label task and in a regression.")
     by: str = Field(description="'gnn', or 'psi' for a node that no other reaches.")
@@ -108,7 +111,7 @@ class PredictedNode(BaseModel):
 class Answer(BaseModel):
     """Predictions in the order of the request's nodes."""
 
-    class_names: list[str]
+    class_names: list[str] = Field(description="Of the classes; in a regression of the targets, in their order.")
     nodes: list[PredictedNode]
 
 
@@ -126,6 +129,13 @@ class Found(BaseModel):
     complete: bool
 
 
+class TargetUnit(BaseModel):
+    """The numbers of a regression on the train nodes, one per target, in the unit of the labels."""
+
+    mean: list[float]
+    std: list[float]
+
+
 class Described(BaseModel):
     """The run that is served."""
 
@@ -133,8 +143,9 @@ class Described(BaseModel):
     data: str
     method: str
     gnn: str
-    task: str
+    task: str = Field(description="'multiclass', 'multilabel' or 'regression'.")
     class_names: list[str]
+    targets: TargetUnit | None = Field(description="Of a regression, null otherwise.")
     nodes: int
     edges: int
     attributes: str
@@ -279,7 +290,7 @@ def _check_attributes(asked: Asked, predictor: Predictor, columns: Sequence[str]
 
 
 def _about(message: str) -> str:
-    if message.startswith("explain: no class"):
+    if message.startswith(("explain: no class", "explain: no target")):
         return "of"
     return "edge_features" if "edge features" in message else "nodes"
 

@@ -1,11 +1,18 @@
 "use strict";
-/* What all pages share: elements made without markup, and the switch between light and dark. */
+/* What all pages share: elements made without markup, figures, and the switch between light and dark. */
 const element = (tag, name, parent, text) => {
   const node = document.createElement(tag);
   if (name) node.className = name;
   if (text !== undefined) node.textContent = text;
   if (parent) parent.append(node);
   return node;
+};
+/* A number at its decimals; one that is too large or too fine for them in powers of ten. */
+const figure = (value, places, sign) => {
+  if (value === null || value === undefined) return "–";
+  const exact = Math.abs(value) < 1e9 && places <= 9, shown = exact ? Number(value.toFixed(places)) : value, size = Math.abs(shown);
+  const text = exact ? size.toLocaleString("en-US", { minimumFractionDigits: places, maximumFractionDigits: places }) : size.toPrecision(4);
+  return (shown < 0 ? "\u2212" : sign && shown > 0 ? "+" : "") + text;
 };
 (() => {
   const root = document.documentElement, button = document.getElementById("theme");

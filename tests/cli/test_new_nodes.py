@@ -83,6 +83,36 @@ def test_the_http_session_of_the_docs(session):
                 assert (node["id"], node.get("by")) == (shown["id"], shown.get("by"))
 
 
+def test_the_numbers_over_http_of_the_docs(tmp_path, monkeypatch):
+    """The commands as they stand, but for the port: answers have the keys, the targets and the kinds of the example."""
+    running = pytest.importorskip("tests.serving.running", reason="the extra 'serve' is not installed")
+    from labeldeconv.serving.application import loaded
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("LABELDECONV_CACHE", str(tmp_path / "cache"))
+    section = DOCS.read_text().partition("### Numbers over HTTP")[2].partition("\n### ")[0]
+    fitted, serving, *asked = re.search(r"```sh\n(.*?)```", section, re.S)[1].splitlines()
+    examples = [json.loads(line) for line in re.search(r"```json\n(.*?)```", section, re.S)[1].splitlines()]
+    CliRunner().invoke(app, fitted.split()[1:], catch_exceptions=False)
+    with running.served(loaded(tmp_path / serving.split()[2])) as client:
+        for line, example in zip(asked, examples, strict=True):
+            command = line.replace(":8000", f":{client.port}")
+            told = json.loads(subprocess.run(command, shell=True, check=True, capture_output=True, text=True).stdout)
+            assert list(told) == list(example)
+            if "of" in told:
+                fixed = ("node", "of", "by", "how", "hops_are", "of_labels")
+                assert [told[name] for name in fixed] == [example[name] for name in fixed]
+                assert [len(told["by_hop"]), len(told["neighbours"])] == [len(example["by_hop"]), 1]
+                assert len(told["neighbours"][0]["label"]) == 3
+                assert 80 < told["logit"] < 120
+            else:
+                assert told["class_names"] == example["class_names"]
+                (node,), (shown,) = told["nodes"], example["nodes"]
+                assert {**node, "prediction": 0} == {**shown, "prediction": 0}
+                assert np.array(node["prediction"]) == pytest.approx(100, abs=20)
+                assert len(node["prediction"]) == 3
+
+
 @pytest.mark.parametrize("ending", ["parquet", "jsonl"])
 def test_json_and_modes(session, tmp_path, ending):
     folder, _ = session

@@ -10,7 +10,7 @@ from importlib.resources import files
 import numpy as np
 import pytest
 
-from labeldeconv import Predictor
+from labeldeconv import Predictor, fit, planted
 from labeldeconv.errors import ConfigError
 from tests.serving.running import served
 
@@ -42,6 +42,31 @@ def test_a_prediction_is_the_predictors(server, predictor):
         np.testing.assert_allclose(node["probabilities"], probabilities, atol=1e-5)
         np.testing.assert_allclose(node["features"], features, atol=2e-3)
     assert server.predict(nodes, alone="gnn", mode="fast").json["nodes"][2]["by"] == "gnn"
+
+
+def test_numbers_over_http(tmp_path):
+    """A number where there is one target, its unit in /run, and the target's name in an explanation."""
+    graph = planted(40, "regression", num_classes=4, num_targets=1).graph
+    quick = {"encoder": "tiny", "gnn__epochs": 3, "gnn__hidden": 8, "encoder__max_tokens": 8, "train__epochs": 1}
+    fit(graph, method="ld", gnn="gcn", out=tmp_path / "run", cache=tmp_path / "cache", **quick)
+    own = loaded(tmp_path / "run")
+    nodes = [{"text": "river", "neighbors": [3, 5]}]
+    with served(own) as client:
+        described, told = client.get("/run").json, client.predict(nodes).json
+        why = client.ask("POST", "/explain", {"nodes": nodes, "of": "topic 0"}).json
+        wrong = client.ask("POST", "/explain", {"nodes": nodes, "of": "topic 1"})
+        schemas = client.get("/openapi.json").json["components"]["schemas"]
+    train = graph.labels[graph.split.train, 0]
+    assert described["targets"] == {"mean": [pytest.approx(train.mean())], "std": [pytest.approx(train.std())]}
+    assert (described["task"], told["class_names"]) == ("regression", ["topic 0"])
+    wanted = own.predict(["river"], [(3, "new-0"), (5, "new-0")]).numbers[0, 0]
+    assert told["nodes"][0]["prediction"] == pytest.approx(wanted, rel=1e-5)
+    assert (told["nodes"][0]["probability"], told["nodes"][0]["probabilities"]) == (None, [])
+    assert why["of"] == "topic 0"
+    assert why["logit"] == pytest.approx(wanted, rel=1e-5)
+    assert (wrong.status, wrong.fields) == (422, ["of"])
+    assert wrong.json["errors"][0]["message"].startswith("explain: no target 'topic 1'; ")
+    assert set(schemas["TargetUnit"]["properties"]) == {"mean", "std"}
 
 
 def test_an_explanation_is_the_predictors(server, predictor):

@@ -96,6 +96,67 @@ def test_a_text_with_neighbors_is_predicted(visit, predictor, tmp_path, width, s
         page.screenshot(path=tmp_path / f"serve-{width}.png", full_page=True)
 
 
+@pytest.fixture(scope="module")
+def of_numbers(tmp_path_factory):
+    """A run on two targets, one of them with a hostile name and a spread of thousands, the other's of thousandths."""
+    graph = planted(60, "regression", num_classes=4, num_targets=2).graph
+    names = ["<b>price</b>", "rating"]
+    labels = np.stack([1000 * graph.labels[:, 0], graph.labels[:, 1] / 10_000], axis=1)
+    folder = tmp_path_factory.mktemp("numbers")
+    hostile = replace(graph, labels=labels, class_names=names)
+    fit(hostile, method="ld", gnn="gcn", out=folder / "run", cache=folder / "cache", **QUICK)
+    return loaded(folder / "run")
+
+
+def number(text):
+    """A number as the page writes it."""
+    return float(text.replace("\u2212", "-").replace(",", ""))
+
+
+@pytest.mark.parametrize(("width", "scheme"), [(390, "dark"), (1440, "light")])
+def test_numbers_are_shown_with_their_targets_and_explained(visit, of_numbers, tmp_path, width, scheme):
+    """What the page says is what the server answers, at the decimals of each target; no bars, no percents."""
+    node = {"text": "not amber river but drum", "neighbors": ["3", "17"]}
+    with served(of_numbers) as client:
+        page = visit(client, width=width, scheme=scheme)
+        playwright.expect(page.locator("#meta")).to_contain_text("2 targets")
+        page.locator("textarea").fill(node["text"])
+        for query in node["neighbors"]:
+            page.locator("#search").fill(query)
+            playwright.expect(page.locator("#hits li b").first).to_have_text(query)
+            page.locator("#search").press("Enter")
+        page.get_by_role("button", name="Predict").click()
+        playwright.expect(page.locator("#node h3")).to_contain_text("<b>price</b>")
+        told, alone = (client.predict([{**node, "neighbors": n}]).json["nodes"][0] for n in (node["neighbors"], []))
+        unit = client.get("/run").json["targets"]
+        rows = [r.locator("td").all_inner_texts() for r in page.locator("table.numbers tbody tr").all()]
+        assert page.locator("table.numbers tbody th").all_inner_texts() == ["<b>price</b>", "rating"]
+        for k, row in enumerate(rows):
+            near = 0.0051 * unit["std"][k] + 0.51 * (k == 0)  # half of the last digit
+            assert [number(row[0]), number(row[1])] == pytest.approx(
+                [told["prediction"][k], alone["prediction"][k]], abs=near
+            )
+            mean, std = map(number, row[2].split(" ± "))
+            assert [mean, std] == pytest.approx([unit["mean"][k], unit["std"][k]], abs=near)
+        assert page.locator("#node h3").inner_text() == f"<b>price</b> {rows[0][0]}, rating {rows[1][0]}"
+        assert page.locator("#node progress").count() == 0
+        assert "%" not in page.locator("#node").inner_text()
+        heads = page.locator("table.hops thead th").all_inner_texts()
+        assert heads == ["hop", "<b>price</b>", "rating"]
+        for k, name in enumerate(heads[1:]):
+            why = client.ask("POST", "/explain", {"nodes": [node], "of": name}).json
+            hops = page.locator(f"table.hops td:nth-child({k + 2})").all_inner_texts()
+            near = 0.0051 * unit["std"][k] + 0.51 * (k == 0)
+            assert [number(text) for text in hops] == pytest.approx(why["by_hop"], abs=near)
+        without = client.predict([{**node, "neighbors": ["17"]}]).json["nodes"][0]["prediction"]
+        added = page.locator("table.each tbody tr").first.locator("td.n").all_inner_texts()
+        for k, text in enumerate(added):
+            near = 0.0051 * unit["std"][k] + 0.51 * (k == 0)
+            assert number(text) == pytest.approx(told["prediction"][k] - without[k], abs=near)
+        assert fits(page)
+        page.screenshot(path=tmp_path / f"serve-numbers-{width}.png", full_page=True)
+
+
 def test_without_neighbors_and_with_one_taken_away(visit, predictor):
     with served(predictor) as client:
         page = visit(client)

@@ -5,13 +5,7 @@ const Numbers = (data, table) => {
   const REACH = 2; // standard deviations on either side of a bar's middle
   const [mean, std, digits] = data.unit, single = data.classes.length === 1;
 
-  const say = (value, k, sign) => {
-    if (value === null || value === undefined) return "–";
-    const size = Math.abs(value), places = digits[k];
-    const exact = size < 1e9 && places <= 9;
-    const text = exact ? size.toLocaleString("en-US", { minimumFractionDigits: places, maximumFractionDigits: places }) : size.toPrecision(4);
-    return (value < 0 ? "\u2212" : sign && value > 0 ? "+" : "") + text;
-  };
+  const say = (value, k, sign) => figure(value, digits[k], sign);
   const all = (values) => (values === null ? "unlabelled" : values.map((value, k) => say(value, k)).join(", "));
   const named = (values) => (values === null ? "unlabelled" : values.map((value, k) => `${data.classes[k]} ${say(value, k)}`).join(", "));
   const size = (far) => (single ? say(far * std[0], 0) : `${far.toFixed(2)} std`);

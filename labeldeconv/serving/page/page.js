@@ -2,9 +2,11 @@
 /* A text and its neighbors to a prediction. All that comes from the server is written through textContent. */
 (() => {
   const $ = (id) => document.getElementById(id);
-  const SHOWN = 10, LEFT_OUT = 12; // classes in the table; neighbors that are left out in turn
+  const SHOWN = 10, LEFT_OUT = 12, TARGETS = 4; // classes in the table; neighbors that are left out in turn; targets explained
   let run = null, chosen = [], hits = [], at = -1, asked = 0, waiting = 0;
 
+  const numeric = () => run.task === "regression"; // labels are numbers: no classes, no probabilities
+  const counted = (n, what) => `${n.toLocaleString("en")} ${what}${n === 1 ? "" : what.endsWith("s") ? "es" : "s"}`;
   const percent = (p) => `${(100 * p).toFixed(1)}%`;
   const token = () => { try { return sessionStorage.labeldeconvToken || ""; } catch { return $("token").value; } };
 
@@ -24,7 +26,7 @@
     $("asking").hidden = false;
     $("name").textContent = run.data;
     $("meta").replaceChildren();
-    for (const fact of [run.method, run.gnn, `${run.nodes.toLocaleString("en")} nodes`, `${run.class_names.length} classes`]) element("span", "", $("meta"), fact);
+    for (const fact of [run.method, run.gnn, `${run.nodes.toLocaleString("en")} nodes`, counted(run.class_names.length, numeric() ? "target" : "class")]) element("span", "", $("meta"), fact);
     const fields = $("attributes");
     fields.replaceChildren();
     for (const name of run.columns || [run.features ? `${run.features} numbers, separated by commas` : run.attributes === "sequence" ? "Sequence" : "Text"]) {
@@ -108,70 +110,76 @@
     bar.value = value;
     element("span", "", box, percent(value));
   };
-  const figure = (value) => String(Number(value.toPrecision(5)));
+  // Numbers, in the unit of the labels: a hundredth of the train nodes' standard deviation can be seen.
+  const number = (value, k, sign) => figure(value, Math.max(0, 2 - Math.floor(Math.log10(run.targets.std[k]))), sign);
   const values = (node) => [node.prediction].flat();
-  const said = (node) => (run.task === "regression" ? values(node).map(figure).join(", ")
-    : Array.isArray(node.prediction) ? node.prediction.join(", ") || "no label" : node.prediction);
-
-  const signed = (value) => `${value > 0 ? "+" : ""}${value.toFixed(2)}`;
-  const drawHops = (box, why) => {
-    element("h4", "", box, `What each hop adds to “${why.of}”`);
-    const table = element("table", "hops", element("div", "scroll", box)), head = element("tr", "", element("thead", "", table));
-    element("th", "", head, "hop");
-    element("th", "n", head, run.task === "regression" ? "number" : "logit");
-    const body = element("tbody", "", table), far = why.hops_are === "distances" ? "edges away" : "steps of A-hat";
-    why.by_hop.forEach((value, i) => {
-      const row = element("tr", "", body);
-      element("th", "", row, i === 0 ? "0: its own text" : `${i} ${far}`);
-      element("td", "n", row, signed(value));
-    });
-    if (why.of_labels !== null) {
-      const row = element("tr", "", body);
-      element("th", "", row, "known labels around it");
-      element("td", "n", row, signed(why.of_labels));
-    }
-    element("p", "note", box, `${why.how}: from ${signed(why.baseline)} at the mean features of the graph to ${signed(why.logit)}.`);
+  const said = (node) => {
+    if (!numeric()) return Array.isArray(node.prediction) ? node.prediction.join(", ") || "no label" : node.prediction;
+    const told = values(node).slice(0, TARGETS).map((value, k) => `${run.class_names[k]} ${number(value, k)}`);
+    return told.join(", ") + (run.class_names.length > TARGETS ? ", …" : "");
   };
 
-  const draw = (linked, alone, without, why) => {
-    const box = $("node"), first = linked || alone;
+  const table = (box, name, heads) => {
+    const made = element("table", name, element("div", "scroll", box)), row = element("tr", "", element("thead", "", made));
+    for (const [text, kind] of heads) element("th", kind, row, text);
+    return element("tbody", "", made);
+  };
+  const signed = (value) => `${value > 0 ? "+" : ""}${value.toFixed(2)}`;
+  const drawHops = (box, whys) => {
+    const [why] = whys, added = (value, k) => (numeric() ? number(value, k, true) : signed(value));
+    element("h4", "", box, numeric() ? "What each hop adds" : `What each hop adds to “${why.of}”`);
+    const body = table(box, "hops", [["hop", ""], ...whys.map((one) => [numeric() ? one.of : "logit", "n"])]);
+    const far = why.hops_are === "distances" ? "edges away" : "steps of A-hat";
+    const line = (name, value) => {
+      const row = element("tr", "", body);
+      element("th", "", row, name);
+      whys.forEach((one, k) => element("td", "n", row, added(value(one), k)));
+    };
+    why.by_hop.forEach((_, i) => line(i === 0 ? "0: its own text" : `${i} ${far}`, (one) => one.by_hop[i]));
+    if (why.of_labels !== null) line("known labels around it", (one) => one.of_labels);
+    const told = (value, k) => (numeric() ? number(value, k) : signed(value));
+    const ways = whys.map((one, k) => `${numeric() ? `${one.of} ` : ""}from ${told(one.baseline, k)}${k ? "" : " at the mean features of the graph"} to ${told(one.logit, k)}`);
+    element("p", "note", box, `${why.how}: ${ways.join(", ")}.`);
+  };
+
+  const draw = (linked, alone, without, whys) => {
+    const box = $("node"), first = linked || alone, numbers = numeric();
     box.replaceChildren();
     element("h3", "", box, said(first));
     const meta = element("p", "meta", box);
     if (first.probability !== null) element("span", "", meta, percent(first.probability));
     element("span", "", meta, `by ${first.by}`);
-    element("span", "", meta, linked ? `${chosen.length} neighbor${chosen.length > 1 ? "s" : ""}` : "no neighbors");
-    const numbers = run.task === "regression";
+    element("span", "", meta, linked ? counted(chosen.length, "neighbor") : "no neighbors");
     element("h4", "", box, numbers ? "Numbers" : "Probabilities");
     const order = numbers ? run.class_names.map((_, k) => k).slice(0, SHOWN) : first.probabilities.map((p, k) => [p, k]).sort((a, b) => b[0] - a[0]).slice(0, SHOWN).map(([, k]) => k);
     const columns = linked ? [["with neighbors", linked, 0], ["on its own", alone, 3]] : [["on its own", alone, 3]];
-    const table = element("table", "", element("div", "scroll", box)), head = element("tr", "", element("thead", "", table));
-    element("th", "", head, numbers ? "target" : "class");
-    for (const [name, node] of columns) element("th", "", head, `${name} (${node.by})`);
-    const body = element("tbody", "", table);
+    const heads = columns.map(([name, node]) => [`${name} (${node.by})`, numbers ? "n" : ""]);
+    const body = table(box, numbers ? "numbers" : "", [[numbers ? "target" : "class", ""], ...heads, ...(numbers ? [["train nodes", "n"]] : [])]);
     for (const k of order) {
       const row = element("tr", "", body);
       element("th", said(first) === run.class_names[k] ? "best" : "", row, run.class_names[k]);
       for (const [, node, color] of columns) {
-        if (numbers) element("td", "n", row, figure(values(node)[k]));
+        if (numbers) element("td", "n", row, number(values(node)[k], k));
         else meter(element("td", "metered", row), node.probabilities[k], color);
       }
+      if (numbers) element("td", "n", row, `${number(run.targets.mean[k], k)} ± ${number(run.targets.std[k], k)}`);
     }
+    if (numbers) element("p", "note", box, "All in the unit of the labels; train nodes have that mean, ± their standard deviation.");
     if (run.class_names.length > SHOWN) element("p", "note", box, numbers ? `The first ${SHOWN} of ${run.class_names.length} targets.` : `The ${SHOWN} most probable of ${run.class_names.length} classes.`);
     if (linked) element("p", "note", box, `Without its neighbors it would be: ${said(alone)}.`);
-    if (why) drawHops(box, why);
+    if (whys) drawHops(box, whys);
     if (!without.length) return;
-    const top = order[0];
-    element("h4", "", box, `What each neighbor adds to “${run.class_names[top]}”`);
-    const each = element("table", "", element("div", "scroll", box)), names = element("tr", "", element("thead", "", each));
-    for (const name of ["neighbor", "text"]) element("th", "", names, name);
-    element("th", "n", names, numbers ? "difference" : "points");
-    const rows = element("tbody", "", each);
+    const tops = order.slice(0, numbers ? TARGETS : 1);
+    element("h4", "", box, numbers ? "What each neighbor adds" : `What each neighbor adds to “${run.class_names[tops[0]]}”`);
+    const rows = table(box, "each", [["neighbor", ""], ["text", ""], ...tops.map((k) => [numbers ? run.class_names[k] : "points", "n"])]);
     without.forEach((node, i) => {
-      const row = element("tr", "", rows), gained = numbers ? values(linked)[top] - values(node)[top] : 100 * (linked.probabilities[top] - node.probabilities[top]);
+      const row = element("tr", "", rows);
       element("th", "", row, chosen[i].id);
       element("td", "", row, chosen[i].text);
-      element("td", "n", row, `${gained > 0 ? "+" : ""}${numbers ? figure(gained) : gained.toFixed(1)}`);
+      for (const k of tops) {
+        const gained = numbers ? values(linked)[k] - values(node)[k] : 100 * (linked.probabilities[k] - node.probabilities[k]);
+        element("td", "n", row, numbers ? number(gained, k, true) : `${gained > 0 ? "+" : ""}${gained.toFixed(1)}`);
+      }
     });
     element("p", "note", box, "Each row is a prediction without that neighbor, held against the one with all of them; the rows do not add up to the difference that all neighbors make.");
   };
@@ -188,8 +196,9 @@
         one([]), ids.length ? one(ids) : null, ...some.map((out) => one(ids.filter((id) => id !== out))),
       ]);
       // What a model cannot explain, such as one that reads labels, it still predicts.
-      const why = ids.length ? await ask("explain", { nodes: [{ ...own, neighbors: ids }], top: 0 }).catch(() => null) : null;
-      draw(linked, alone, without, why);
+      const targets = numeric() ? run.class_names.slice(0, TARGETS) : [undefined];
+      const why = (of) => ask("explain", { nodes: [{ ...own, neighbors: ids }], of, top: 0 });
+      draw(linked, alone, without, ids.length ? await Promise.all(targets.map(why)).catch(() => null) : null);
       if (innerWidth <= 860) $("node").scrollIntoView();
     } catch (error) { $("wrong").textContent = error.message; }
     $("predict").disabled = false;
