@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import numpy as np
 import torch
@@ -13,8 +14,10 @@ from labeldeconv.graph.attributed import AttributedGraph
 from labeldeconv.labels.pseudo import Labels
 from labeldeconv.progress import bar
 from labeldeconv.propagation.adjacency import Adjacency, propagate
+from labeldeconv.propagation.hop_blocks import fits_every_rank, shared_array, write_hops_together
 from labeldeconv.propagation.outofcore import block_bytes, write_hops
 from labeldeconv.settings.models import AdjacencyConfig
+from labeldeconv.stages import ranks
 from labeldeconv.stages.files import map_array
 from labeldeconv.stages.keys import Reads
 from labeldeconv.stages.memory_limit import check_room
@@ -28,7 +31,13 @@ class HopLabels(Artefact):
     values: np.ndarray
 
 
-@stage(version=2)
+def by_blocks(arguments: Mapping[str, Any]) -> bool:
+    """Whether ranks make hop labels together."""
+    graph = arguments["graph"]
+    return fits_every_rank(graph.num_nodes, graph.edges.shape[1], arguments["adjacency"])
+
+
+@stage(version=2, parallel=by_blocks)
 def hops(
     out: Folder,
     Y: Labels,
@@ -61,8 +70,9 @@ def write_hop_labels(adj: Adjacency, Y: np.ndarray, hops: int, path: Path, store
     n, c = Y.shape
     fits = adj.right is None and adj.left is not None
     dtype = np.uint16 if store == "uint16" and fits else np.float32
-    K = map_array(path, (n, hops + 1, c), dtype)
+    several = ranks.world() > 1
+    K = (shared_array if several else map_array)(path, (n, hops + 1, c), np.dtype(dtype))
     with bar("hop labels", total=(hops + 1) * c, unit="columns") as advance:
-        write_hops(adj, Y, hops, K, path.parent, advance)
+        (write_hops_together if several else write_hops)(adj, Y, hops, K, path.parent, advance)
     K.flush()
     return K

@@ -103,6 +103,13 @@ class Adjacency:
             return self._in_float64(x)
         return gather(self.indptr, self.indices, self.left, _aligned(x, self.right))
 
+    def times_rows(self, lo: int, hi: int, x: np.ndarray) -> np.ndarray:
+        """Rows lo..hi (hi - lo, d) of A-hat x, for x float32 or uint16: to the bit those of A-hat @ x."""
+        first, last = self.indptr[lo], self.indptr[hi]
+        left = None if self.left is None else self.left[lo:hi]
+        block = self.indptr[lo : hi + 1] - first, self.indices[first:last], left
+        return gather(*block, _aligned(x, self.right), whole=(self.num_nodes, len(self.indices)))
+
     def _in_float64(self, x: np.ndarray) -> np.ndarray:
         out = np.zeros((self.num_nodes, x.shape[1]))
         _gather_float64(self.indptr, self.indices, x if self.right is None else x * self.right[:, None], out)

@@ -9,6 +9,7 @@ import numba
 import numpy as np
 
 from labeldeconv.propagation.adjacency import Adjacency
+from labeldeconv.propagation.hop_blocks import shared_array, write_hops_together
 from labeldeconv.propagation.kernel.threads import CHUNKS, run_chunks
 from labeldeconv.propagation.outofcore import scratch, write_hops
 from labeldeconv.stages import ranks
@@ -24,8 +25,10 @@ def hop_features(features: np.ndarray, adj: Adjacency, hops: int, folder: Path) 
     return rows
 
 
-def shared_hop_features(features: np.ndarray, adj: Adjacency, hops: int, folder: Path) -> np.ndarray:
-    """The same for all ranks of one machine, made by rank 0; ranks of several machines make their own.
+def shared_hop_features(
+    features: np.ndarray, adj: Adjacency, hops: int, folder: Path, together: bool = False
+) -> np.ndarray:
+    """The same for all ranks of one machine, made by rank 0 or `together`; ranks of several machines make their own.
 
     A file that one machine writes and removes may not be there for another one that has it open.
     """
@@ -34,7 +37,10 @@ def shared_hop_features(features: np.ndarray, adj: Adjacency, hops: int, folder:
         own.mkdir(exist_ok=True)
         return hop_features(features, adj, hops, own)
     path = folder / "hop_features.tmp.npy"
-    if ranks.leads():
+    if together:
+        rows = shared_array(path, (len(features), hops + 1, features.shape[1]), np.dtype(np.float16))
+        write_hops_together(adj, features, hops, rows, folder)
+    elif ranks.leads():
         rows = map_array(path, (len(features), hops + 1, features.shape[1]), np.dtype(np.float16))
         write_hops(adj, features, hops, rows, folder)
         ranks.tell({"hop_features": str(path)})

@@ -52,12 +52,12 @@ def write_hops(
     `advance` is told every finished hop of every block, in columns.
     """
     n, d = x.shape
-    computed = np.dtype(np.uint16 if out.dtype == np.uint16 else np.float32)
-    width = max(1, _block_bytes() // (2 * LINE * max(n, 1))) * LINE // computed.itemsize
+    computed = computed_type(out)
+    width = block_width(n, computed)
     starts = range(0, d, width)
     if len(starts) == 1:
         for i, values in enumerate(_hops(adj, x, hops, computed)):
-            for lo, hi in _row_chunks(out):
+            for lo, hi in row_chunks(out):
                 out[lo:hi, i] = values[lo:hi]
                 release(out, lo, hi)
             (advance or _nothing)(d)
@@ -66,17 +66,27 @@ def write_hops(
     for a in starts:
         part = scratch(folder, f"columns-{a}", (hops + 1, n, min(width, d - a)), out.dtype)
         for i, values in enumerate(_hops(adj, x[:, a : a + width], hops, computed)):
-            for lo, hi in _row_chunks(part[i]):
+            for lo, hi in row_chunks(part[i]):
                 part[i, lo:hi] = values[lo:hi]
                 release(part[i], lo, hi)
             (advance or _nothing)(values.shape[1])
         columns.append(part)
-    for lo, hi in _row_chunks(out, ROW_BYTES if room() is not None else JOINED_BYTES):
+    for lo, hi in row_chunks(out, ROW_BYTES if room() is not None else JOINED_BYTES):
         for a, part in zip(starts, columns, strict=True):
             out[lo:hi, :, a : a + width] = part[:, lo:hi].transpose(1, 0, 2)
             for i in range(hops + 1):
                 release(part, i, i + 1)  # all of it: reading a page brings its neighbours along
         release(out, lo, hi)
+
+
+def computed_type(out: np.ndarray) -> np.dtype:
+    """In what hops are computed that `out` takes."""
+    return np.dtype(np.uint16 if out.dtype == np.uint16 else np.float32)
+
+
+def block_width(num_nodes: int, dtype: np.dtype) -> int:
+    """Columns whose hops are made at a time, by the memory that there is."""
+    return max(1, _block_bytes() // (2 * LINE * max(num_nodes, 1))) * LINE // dtype.itemsize
 
 
 def _hops(adj: Adjacency, x: np.ndarray, hops: int, dtype: np.dtype) -> Iterator[np.ndarray]:
@@ -85,7 +95,7 @@ def _hops(adj: Adjacency, x: np.ndarray, hops: int, dtype: np.dtype) -> Iterator
     Only the hop at hand and the next one are held.
     """
     first = _read(x, dtype)
-    classes = _classes(first) if hops and adj.right is None and adj.left is not None else None
+    classes = classes_of(first) if hops and adj.right is None and adj.left is not None else None
     if classes is not None and adj.left is not None:
         yield first
         first = count_classes(adj.indptr, adj.indices, adj.left, classes, first)
@@ -98,20 +108,20 @@ def _hops(adj: Adjacency, x: np.ndarray, hops: int, dtype: np.dtype) -> Iterator
 def _read(x: np.ndarray, dtype: np.dtype) -> np.ndarray:
     """x in rows padded to cache lines, read in chunks."""
     out = padded(len(x), x.shape[1], dtype)
-    for lo, hi in _row_chunks(x):
+    for lo, hi in row_chunks(x):
         out[lo:hi] = quantize(x[lo:hi]) if dtype == np.uint16 else x[lo:hi]
         release(x, lo, hi)
     return out
 
 
-def _classes(x: np.ndarray) -> np.ndarray | None:
+def classes_of(x: np.ndarray) -> np.ndarray | None:
     """The column (n,) of the one in every row, or the number of columns for a row of zeros; None for other rows."""
     d = x.shape[1]
     one = 65535 if x.dtype == np.uint16 else 1
     classes = np.empty(len(x), np.uint16)
     if d >= 1 << 16:
         return None
-    for lo, hi in _row_chunks(x):
+    for lo, hi in row_chunks(x):
         part = x[lo:hi]
         top = part.argmax(1)
         highest = np.take_along_axis(part, top[:, None], 1)[:, 0]
@@ -129,7 +139,7 @@ def _block_bytes() -> int:
     return max(BLOCK_BYTES, int((free_memory_mib() or 0.0) * MIB) // FREE_SHARE)
 
 
-def _row_chunks(x: np.ndarray, most: int | None = None) -> Iterator[tuple[int, int]]:
+def row_chunks(x: np.ndarray, most: int | None = None) -> Iterator[tuple[int, int]]:
     """Row ranges of about `most` bytes of x, ROW_BYTES by default."""
     step = max(1, (most or ROW_BYTES) // max(1, x.nbytes // max(1, len(x))))
     for lo in range(0, len(x), step):

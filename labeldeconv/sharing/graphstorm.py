@@ -235,7 +235,7 @@ Train, with as many trainers as the machine has GPUs:
 That is a GraphSAGE; `--model-encoder-type rgcn`, `gat` or `rgat` takes another GNN. On several machines add
 `--ip-config ip_list.txt --ssh-port 22`, with an address per line and this folder on all of them.
 
-Predict all nodes, with the epoch that was kept in `model`:
+Predict, with the epoch that was kept in `model`:
 
     {command} --inference --workspace "$PWD" --num-trainers 1 \\
         --part-config "$PWD/constructed/{name}.json" --cf "$PWD/train.yaml" \\

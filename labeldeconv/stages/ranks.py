@@ -263,6 +263,14 @@ def hear() -> dict[str, Any]:
     return _together.wait(f"message/{_together.messages}", 0)
 
 
+def of_first(message: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The message of rank 0, plain JSON, on all ranks; those of others are not looked at."""
+    if world() > 1 and not leads():
+        return hear()
+    tell(message)
+    return message
+
+
 def agree(what: str, facts: Mapping[str, str]) -> None:
     """Refuse to go on unless all ranks have the same facts; the error names those that differ and where they do."""
     if world() == 1:

@@ -29,6 +29,7 @@ from labeldeconv.graph.task import Task
 from labeldeconv.labels.pseudo import Labels
 from labeldeconv.progress import bar, logger
 from labeldeconv.propagation.adjacency import Adjacency
+from labeldeconv.propagation.hop_blocks import fits_every_rank
 from labeldeconv.propagation.outofcore import block_bytes
 from labeldeconv.settings.models import GNNConfig, MetricName, RegressionLoss
 from labeldeconv.stages import ranks
@@ -201,13 +202,17 @@ def _feed(
     folder: Path,
     device: torch.device,
 ) -> Feed:
-    if ranks.one_machine() and not ranks.leads() and not model.label_hops:  # hop features are rank 0's
-        return SharedRowFeed(x, Adjacency.identity(num_nodes), model.hops, settings.batch_rows, folder, device)
+    if ranks.world() > 1:
+        fits = fits_every_rank(num_nodes, edges.shape[1], settings.adjacency)
+        together = bool(ranks.of_first({"together": fits})["together"])
+        if ranks.one_machine() and not (together or ranks.leads() or model.label_hops):  # hop features are rank 0's
+            adj = Adjacency.identity(num_nodes)
+        else:
+            adj = Adjacency.from_edges(edges, num_nodes, settings.adjacency)
+        return SharedRowFeed(x, adj, model.hops, settings.batch_rows, folder, device, together)
     adj = Adjacency.from_edges(edges, num_nodes, settings.adjacency)
     if values is not None:
         adj = adj.with_edge_features(edges, values)
-    if ranks.world() > 1:
-        return SharedRowFeed(x, adj, model.hops, settings.batch_rows, folder, device)
     return make_feed(model, x, adj, settings, folder, device)
 
 

@@ -21,13 +21,30 @@ from torch import Tensor, nn
 from labeldeconv.encoders.tokens import ahead
 from labeldeconv.gnns.base import GNN
 from labeldeconv.gnns.norms import SmallBatchNorm
+from labeldeconv.propagation.adjacency import Adjacency
 from labeldeconv.propagation.hop_rows import shared_hop_features
 from labeldeconv.stages import ranks
 from labeldeconv.training.feed import Batch, RowFeed, shuffled
 
 
 class SharedRowFeed(RowFeed):
-    """Rows of hop features for this rank: its share of every batch, and of the nodes that are predicted."""
+    """Rows of hop features for this rank: its share of every batch, and of the nodes that are predicted.
+
+    `together`: all ranks, which have A-hat, make the hop features; else rank 0 of a machine does.
+    """
+
+    def __init__(
+        self,
+        features: np.ndarray,
+        adj: Adjacency,
+        hops: int,
+        batch_rows: int,
+        folder: Path,
+        device: torch.device,
+        together: bool = False,
+    ) -> None:
+        self.together = together
+        super().__init__(features, adj, hops, batch_rows, folder, device)
 
     def batches(self, nodes: np.ndarray, generator: np.random.Generator) -> Iterator[Batch]:
         """The batches of one process, of which every rank reads its share."""
@@ -47,7 +64,7 @@ class SharedRowFeed(RowFeed):
         return every
 
     def _propagated(self, features: np.ndarray, hops: int, folder: Path) -> np.ndarray:
-        return shared_hop_features(features, self.adj, hops, folder)
+        return shared_hop_features(features, self.adj, hops, folder, self.together)
 
 
 def _own(count: int) -> slice:

@@ -26,22 +26,22 @@ def test_hop_features_are_float16_on_disk(tmp_path):
     assert not list(tmp_path.iterdir())
 
 
-def by_ranks(folder, machines):
+def by_ranks(folder, machines, together):
     os.environ["LOCAL_WORLD_SIZE"] = str(2 // machines)
     with ranks.joined():
-        adj = Adjacency.from_edges(EDGES, n) if machines == 2 or ranks.leads() else Adjacency.identity(n)
-        rows = shared_hop_features(X.astype(np.float16), adj, 2, folder)
+        adj = Adjacency.from_edges(EDGES, n) if machines == 2 or together or ranks.leads() else Adjacency.identity(n)
+        rows = shared_hop_features(X.astype(np.float16), adj, 2, folder, together)
         ranks.meet("the end")
         return [np.asarray(rows, np.float64).tolist(), [p.name for p in folder.rglob("*.npy")]]
 
 
-@pytest.mark.parametrize("machines", [1, 2])
-def test_ranks_have_the_hop_features_of_one_process(tmp_path, machines):
-    """One machine: those of rank 0, though others have no A-hat. Several: everyone's own. No file stays."""
+@pytest.mark.parametrize(("machines", "together"), [(1, False), (1, True), (2, False)])
+def test_ranks_have_the_hop_features_of_one_process(tmp_path, machines, together):
+    """One machine: those of rank 0, though others have no A-hat, or of all. Several: everyone's own. No file stays."""
     (tmp_path / "alone").mkdir()
     alone = hop_features(X.astype(np.float16), Adjacency.from_edges(EDGES, n), 2, tmp_path / "alone")
     (tmp_path / "stage").mkdir()
-    for ended in launch(by_ranks, tmp_path / "ranks", tmp_path / "stage", machines):
+    for ended in launch(by_ranks, tmp_path / "ranks", tmp_path / "stage", machines, together):
         assert ended.code == 0
         np.testing.assert_array_equal(ended.value[0], alone)
         assert ended.value[1] == []

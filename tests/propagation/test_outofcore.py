@@ -83,13 +83,13 @@ def test_whole_number_labels_are_told_by_their_column(dtype):
     one = 65535 if dtype == np.uint16 else 1
     x = np.zeros((4, 3), dtype)
     x[0, 2] = x[1, 0] = x[3, 1] = one
-    assert outofcore._classes(x).tolist() == [2, 0, 3, 1]  # row 2 is empty
+    assert outofcore.classes_of(x).tolist() == [2, 0, 3, 1]  # row 2 is empty
     for spoiled in (np.array([0, one, one]), np.array([0, one // 2 + (one == 1) * 0.5, 0])):
         other = x.copy()
         other[2] = spoiled
-        assert outofcore._classes(other) is None
-    assert outofcore._classes(np.zeros((1, 1 << 16), dtype)) is None  # uint16 holds no such column
-    assert outofcore._classes(np.zeros((1, (1 << 16) - 1), dtype)).tolist() == [(1 << 16) - 1]
+        assert outofcore.classes_of(other) is None
+    assert outofcore.classes_of(np.zeros((1, 1 << 16), dtype)) is None  # uint16 holds no such column
+    assert outofcore.classes_of(np.zeros((1, (1 << 16) - 1), dtype)).tolist() == [(1 << 16) - 1]
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
@@ -131,10 +131,10 @@ def test_a_block_takes_a_share_of_what_is_free_and_keeps_to_a_limit(monkeypatch)
 def test_scratch_of_rows_is_cut_by_bytes(monkeypatch):
     """Rows of 40 bytes, 100 bytes at a time: two rows; a row longer than that comes alone; nothing for no rows."""
     monkeypatch.setattr(outofcore, "ROW_BYTES", 100)
-    assert list(outofcore._row_chunks(np.zeros((5, 10), np.float32))) == [(0, 2), (2, 4), (4, 5)]
-    assert list(outofcore._row_chunks(np.zeros((2, 99), np.float32))) == [(0, 1), (1, 2)]
-    assert list(outofcore._row_chunks(np.zeros((0, 10), np.float32))) == []
-    assert list(outofcore._row_chunks(np.zeros((101, 0), np.float32))) == [(0, 100), (100, 101)]
+    assert list(outofcore.row_chunks(np.zeros((5, 10), np.float32))) == [(0, 2), (2, 4), (4, 5)]
+    assert list(outofcore.row_chunks(np.zeros((2, 99), np.float32))) == [(0, 1), (1, 2)]
+    assert list(outofcore.row_chunks(np.zeros((0, 10), np.float32))) == []
+    assert list(outofcore.row_chunks(np.zeros((101, 0), np.float32))) == [(0, 100), (100, 101)]
 
 
 @pytest.mark.parametrize(("dtype", "size"), [(np.float32, 4), (np.uint16, 2)])

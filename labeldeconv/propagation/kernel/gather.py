@@ -69,13 +69,18 @@ def rows_aligned(x: np.ndarray) -> bool:
 
 
 def gather(
-    indptr: np.ndarray, indices: np.ndarray, scale: np.ndarray | None, x: np.ndarray, kernel: Any = None
+    indptr: np.ndarray,
+    indices: np.ndarray,
+    scale: np.ndarray | None,
+    x: np.ndarray,
+    kernel: Any = None,
+    whole: tuple[int, int] | None = None,
 ) -> np.ndarray:
     """out[i] = scale[i] * sum of x[j] over indices[indptr[i]:indptr[i + 1]]: (t, d) for aligned x (s, d).
 
     float32 or uint16 in, the same out. uint16 needs scale = 1 / degree, so that results stay in range. What lies
     between the columns and the end of their last cache line is read and written along. `kernel` replaces the loop over
-    rows, for benchmarks.
+    rows, for benchmarks. Of a block of rows, `whole` tells rows and entries of all: their order of additions is taken.
     """
     if not rows_aligned(x):
         raise ValueError("rows on cache lines of their own expected; `padded` makes them")
@@ -85,7 +90,7 @@ def gather(
     out = _lines(t, d, x.dtype)[:, :d]
     lines = -(-d * x.itemsize // LINE)
     strides = np.uint64(x.strides[0]), np.uint64(out.strides[0])
-    tile = 0 if kernel else _tile_rows(len(x), t, len(indices), lines)
+    tile = 0 if kernel else _tile_rows(len(x), *(whole or (t, len(indices))), lines)
     widest = WIDEST if tile else _lines_in_cache(len(x))
     bounds = balanced(indptr, TILE_CHUNKS if tile else CHUNKS)
     alone = len(indices) * d < SMALL
