@@ -55,6 +55,7 @@ def by_tiles(monkeypatch):
 def test_hops_of_three_ranks_are_those_of_one_process(tmp_path, monkeypatch, columns):
     if columns == "in blocks":
         monkeypatch.setattr(outofcore, "BLOCK_BYTES", 2 * 64 * n)  # 16 columns of float32, 32 of uint16
+        monkeypatch.setattr(outofcore, "free_memory_mib", lambda: 0.0)
     by_tiles(monkeypatch)
     ended = launch(by_ranks, tmp_path / "ranks", tmp_path, world=3)
     assert [rank.code for rank in ended] == [0, 0, 0]
