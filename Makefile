@@ -71,9 +71,9 @@ docs: $(DOCS_STAMP)
 
 # The site of this version beside those of others, as a commit of the local branch gh-pages; publishing is `git push`.
 docs-version: $(DOCS_STAMP)
-	OFFLINE=false NO_MKDOCS_2_WARNING=1 $(BIN)/mike deploy --update-aliases \
+	PATH="$(CURDIR)/$(BIN):$$PATH" OFFLINE=false NO_MKDOCS_2_WARNING=1 mike deploy --update-aliases \
 	  "$$($(BIN)/python -c 'import labeldeconv; print(labeldeconv.__version__)')" latest
-	$(BIN)/mike set-default latest
+	PATH="$(CURDIR)/$(BIN):$$PATH" mike set-default latest  # it calls mkdocs by its name
 
 # Spark in a cluster of two workers on this machine. Java comes from the system, or through apt-get; pyspark through pip.
 test-spark: $(STAMP)
