@@ -37,6 +37,7 @@ EXCEPTIONS = {  # (test of bandit, files): why it is right here
     ("B608", "labeldeconv/lake/parquet.py"): SQL,
     ("B608", "labeldeconv/prediction/*.py"): SQL,
     ("B608", "labeldeconv/runs/export.py"): SQL,
+    ("B608", "labeldeconv/sharing/graphstorm.py"): SQL,
     ("B615", "labeldeconv/encoders/*.py"): (
         "which model and whom to trust is the user's word (encoder.name); only safetensors, never code; the key of a "
         "stage is made of the weights' content, so that another revision is another result"
