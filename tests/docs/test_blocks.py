@@ -51,8 +51,13 @@ FEWER = {
     ("--minutes", "60"): "0.01",
     ("--epochs", "200"): "2",
     ("--epochs", "20"): "2",
+    ("--graphstorm", "papers"): "for graphstorm",
 }
-ELSEWHERE = {"serve": "tests/cli/test_new_nodes.py runs it", "--onnx": "the Python of docs/serving.md needs it"}
+ELSEWHERE = {
+    "serve": "tests/cli/test_new_nodes.py runs it",
+    "--onnx": "the Python of docs/serving.md needs it",
+    "spark": "tests/lake/test_spark.py has a cluster of two workers: make test-spark",
+}
 
 
 def write_papers(folder: Path) -> None:
