@@ -58,7 +58,7 @@ def _child(function: Callable[..., Any], folder: Path, rank: int, world: int, po
     where = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "RANK": rank, "LOCAL_RANK": rank}
     where |= {"WORLD_SIZE": world, "LOCAL_WORLD_SIZE": world}
     os.environ.update({name: str(value) for name, value in where.items()})
-    torch.set_num_threads(1)  # threads of OpenMP are not there after a fork, and GNU's waits for them
+    torch.set_num_threads(1)  # GNU OpenMP's threads are gone after a fork; a rank hung once, perhaps on them
     try:
         told, code = {"value": function(*args)}, 0
     except BaseException as error:
