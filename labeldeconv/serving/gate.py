@@ -67,13 +67,26 @@ class Gate:
         if scope["type"] != "http":
             return await send({"type": "websocket.close", "code": 1008})
         start, status, told = time.perf_counter(), 0, scope.setdefault("state", {})
-        path, working = scope["path"], scope["path"] in WORKING
+        path, working, counted = scope["path"], scope["path"] in WORKING, False
+
+        def count() -> None:
+            nonlocal counted
+            if counted:
+                return
+            counted, seconds = True, time.perf_counter() - start
+            self.counters.answered(path, status, seconds)
+            if self.serving.access_log:
+                client = (scope.get("client") or [None])[0]
+                about = {"method": scope["method"], "path": path[:200], "status": status, "client": client}
+                log_line(**about, ms=round(1e3 * seconds, 2), **told.get("log", {}))
 
         async def answer(message: Message) -> None:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
                 message = {**message, "headers": [*message.get("headers", []), *HEADERS]}
+            elif not message.get("more_body"):
+                count()  # before the last part: a worker that is killed has logged all that it has answered
             await send(message)
 
         try:
@@ -94,12 +107,7 @@ class Gate:
             if not status:
                 await _say(answer, 500, "an error of the server's own; its log says more")
         finally:
-            seconds = time.perf_counter() - start
-            self.counters.answered(path, status, seconds)
-            if self.serving.access_log:
-                client = (scope.get("client") or [None])[0]
-                about = {"method": scope["method"], "path": path[:200], "status": status, "client": client}
-                log_line(**about, ms=round(1e3 * seconds, 2), **told.get("log", {}))
+            count()
 
     def _refusal(self, scope: Message) -> tuple[int, str, list[tuple[bytes, bytes]]] | None:
         """Status, message and headers for those who may not ask; None for the others."""

@@ -135,6 +135,27 @@ def test_a_line_of_json_per_request_without_what_was_said(ask, capsys):
     assert (second["status"], len(second["path"])) == (421, 200)
 
 
+def test_a_request_is_logged_before_its_answer_is_complete(tmp_path, capsys):
+    """A worker was killed between an answer and its line, and the line was lost."""
+    written = []
+
+    async def parts(scope, receive, send):
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await send({"type": "http.response.body", "body": b"a", "more_body": True})
+        await send({"type": "http.response.body", "body": b"b"})
+
+    async def receive():
+        return {"type": "http.request", "body": b"", "more_body": False}
+
+    async def send(message):
+        written.append(capsys.readouterr().out.count("\n"))
+
+    scope = {"type": "http", "method": "GET", "path": "/nodes", "headers": [(b"host", b"127.0.0.1")], "client": None}
+    asyncio.run(Gate(parts, Serving(tmp_path), Counters(tmp_path))(scope, receive, send))
+    assert written == [0, 0, 1]
+    assert capsys.readouterr().out == ""
+
+
 def test_other_protocols_are_closed(tmp_path):
     sent = []
 
