@@ -30,10 +30,7 @@ def export(
     if onnx is None and (int8 or force):
         raise ConfigError("export: --int8 and --force go with --onnx FOLDER")
     if onnx is None:
-        from labeldeconv.runs.export import export_run
-        from labeldeconv.sharing.graphstorm import export_graphstorm
-
-        written = str(export_run(run, out) if out is not None else export_graphstorm(run, graphstorm or "graphstorm"))
+        written = str(_exported(run, out, graphstorm))
         return print_json({"out": written}) if as_json else console.print(written, soft_wrap=True)
     from labeldeconv.sharing.onnx_export import export_onnx
 
@@ -45,6 +42,18 @@ def export(
     for line in (f"{told.folder}: {models}", *([str(told.int8)] if told.int8 else []), *told.notes):
         console.print(line, soft_wrap=True, highlight=False, markup=False)
     return None
+
+
+def _exported(run: Path, table: Path | None, graphstorm: Path | None) -> Path:
+    """Write the one of the two that is asked for."""
+    if table is not None:
+        from labeldeconv.runs.export import export_run
+
+        return export_run(run, table)
+    from labeldeconv.sharing.graphstorm import export_graphstorm
+
+    assert graphstorm is not None
+    return export_graphstorm(run, graphstorm)
 
 
 def push(
