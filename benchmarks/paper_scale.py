@@ -56,25 +56,46 @@ LIMIT_SAMPLING = 60.0  # seconds of an epoch
 
 
 class Clock:
-    """Seconds since it was made: by the clock, and of the CPU in all threads of this process."""
+    """Since it was made: seconds by the clock and of the CPU in all threads, and the most memory of this process.
+
+    That is anonymous memory, which the system cannot take back as it can pages of a mapped file, read five times a
+    second. What the process held before, such as torch itself, is part of it.
+    """
 
     def __init__(self) -> None:
-        self.start = time.perf_counter(), time.process_time()
+        self.start, self.peak, self.over = (time.perf_counter(), time.process_time()), 0.0, threading.Event()
+        self.watch = threading.Thread(target=self._sample, daemon=True)
+        self.watch.start()
+
+    def _sample(self) -> None:
+        from labeldeconv.stages.memory import anonymous_memory_mib
+
+        while not self.over.wait(0.2):
+            self.peak = max(self.peak, anonymous_memory_mib() or 0.0)
 
     def read(self) -> dict[str, float]:
-        """Both, by name."""
-        return {"seconds": time.perf_counter() - self.start[0], "cpu_seconds": time.process_time() - self.start[1]}
+        """All three by name; it stops."""
+        told = {"seconds": time.perf_counter() - self.start[0], "cpu_seconds": time.process_time() - self.start[1]}
+        self.over.set()
+        self.watch.join()
+        return {**told, "peak_mib": self.peak}
 
 
-def edges_of(shape: Shape, seed: int = 0) -> np.ndarray:
-    """(2, e) edges with power-law degrees, three quarters of them near each other."""
+def edges_of(shape: Shape, folder: Path, seed: int = 0) -> np.ndarray:
+    """(2, e) edges with power-law degrees, three quarters of them near each other, memory-mapped like a run's graph."""
     rng = np.random.default_rng(seed)
-    source = (shape.nodes * rng.random(shape.edges) ** 1.6).astype(np.int32)
-    near = rng.random(shape.edges) < 0.75
-    step = rng.integers(1, 2000, shape.edges)
-    far = rng.integers(0, shape.nodes, shape.edges)
-    target = np.where(near, (source + step) % shape.nodes, far).astype(np.int32)
-    return np.stack([source, target])
+    path = folder / "edges.npy"
+    out = np.lib.format.open_memmap(path, mode="w+", dtype=np.int32, shape=(2, shape.edges))
+    for start in range(0, shape.edges, 1 << 22):
+        part = out[:, start : start + (1 << 22)]
+        size = part.shape[1]
+        source = (shape.nodes * rng.random(size) ** 1.6).astype(np.int32)
+        near = rng.random(size) < 0.75
+        step, far = rng.integers(1, 2000, size), rng.integers(0, shape.nodes, size)
+        part[:] = source, np.where(near, (source + step) % shape.nodes, far)
+    out.flush()
+    del out
+    return np.load(path, mmap_mode="r")
 
 
 def features_of(shape: Shape, folder: Path) -> np.ndarray:
@@ -109,7 +130,7 @@ def measure(name: str, stage: str, folder: Path) -> dict[str, Any]:
 
     shape = SHAPES[name]
     config = load_config(ROOT / "recipes" / f"{shape.recipe}.toml")
-    edges = edges_of(shape)
+    edges = edges_of(shape, folder)
     if stage not in ("adjacency", "hops", "gamma"):
         return _gnn(shape, config, edges, stage, folder)
     clock = Clock()
@@ -127,7 +148,7 @@ def measure(name: str, stage: str, folder: Path) -> dict[str, Any]:
 
 
 def _gamma(shape: Shape, config: Any, edges: np.ndarray, K: np.ndarray, folder: Path) -> dict[str, Any]:
-    """The closed-form choice of gamma on frozen features."""
+    """The closed-form choice of gamma on frozen features, with the GNN's A-hat, as the stage makes it."""
     from labeldeconv.graph.split import Split
     from labeldeconv.graph.task import Task
     from labeldeconv.labels.gamma import choose_gamma
@@ -136,8 +157,8 @@ def _gamma(shape: Shape, config: Any, edges: np.ndarray, K: np.ndarray, folder: 
     x, roles = features_of(shape, folder), _roles(shape)
     task = Task("multilabel" if shape.multilabel else "multiclass", shape.classes)
     labels = _true_labels(shape)
-    adj = Adjacency.from_edges(edges, shape.nodes, config.gnn.adjacency)
     clock = Clock()
+    adj = Adjacency.from_edges(edges, shape.nodes, config.gnn.adjacency)
     found = choose_gamma(x, K, adj, labels, Split(roles), task)
     return {**clock.read(), "candidates": len(found)}
 
@@ -193,24 +214,11 @@ def _true_labels(shape: Shape) -> np.ndarray:
 
 
 def _guarded(name: str, stage: str, folder: Path, queue: Any) -> None:
-    from labeldeconv.stages.memory import anonymous_memory_mib
-
-    seen, over = [0.0], threading.Event()
-
-    def sample() -> None:
-        while not over.wait(0.2):
-            seen[0] = max(seen[0], anonymous_memory_mib() or 0.0)
-
-    watch = threading.Thread(target=sample, daemon=True)
-    watch.start()
     try:
         queue.put(measure(name, stage, folder))
     except Exception as error:
         queue.put({"error": f"{type(error).__name__}: {error}"})
-    over.set()
-    watch.join()
-    mapped = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    queue.put({"peak_mib": seen[0], "peak_mapped_mib": mapped})
+    queue.put({"peak_mapped_mib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024})
 
 
 def run(name: str, stage: str, minutes: float) -> dict[str, Any]:

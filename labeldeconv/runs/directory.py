@@ -198,14 +198,17 @@ def _swap(work: Path, out: Path) -> None:
 
 
 def _write_graph(graph: AttributedGraph, folder: Path) -> None:
-    """Save a graph; one that was opened from a folder shares all its files but the split, which may be a new one."""
+    """Save a graph; one that was opened from a folder shares all its files but the split, which may be a new one.
+
+    It is the largest part of a run and the same in all runs on it, so that the superuser gets links as well.
+    """
     if graph.home is None:
         graph.save(folder)
         return
     folder.mkdir(parents=True)
     for name in GRAPH_FILES:
         if name != "split.npy" and (graph.home / name).is_file():
-            share(graph.home / name, folder / name)
+            share(graph.home / name, folder / name, superuser_links=True)
     np.save(folder / "split.npy", graph.split.roles)
     graph.write_card(folder)
 

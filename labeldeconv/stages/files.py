@@ -126,21 +126,24 @@ def make_read_only(folder: Path) -> None:
         path.chmod(0o444)
 
 
-def share(source: Path, target: Path) -> None:
-    """Give a kept file or folder a second name that can never change the first.
+def share(source: Path, target: Path, superuser_links: bool = False) -> None:
+    """Give a kept file or folder a second name that cannot change the first.
 
     The new file shares the old one's blocks where the file system can (a reflink). Otherwise it is a hard link where
-    the kept file is read-only to this user, and a copy where it is not, as for the superuser.
+    the kept file is read-only to this user, and a copy where it is not. A read-only mode does not bind the superuser,
+    who therefore gets a copy; with `superuser_links` he gets the link of a file that is read-only to all others, and
+    what he writes there in place changes the kept file too, which its checksum tells.
     """
     if source.is_dir():
         target.mkdir(parents=True, exist_ok=True)
         for child in source.iterdir():
-            share(child, target / child.name)
+            share(child, target / child.name, superuser_links)
         return
     target.parent.mkdir(parents=True, exist_ok=True)
     if _reflink(source, target):
         return
-    if not os.access(source, os.W_OK):
+    read_only = not source.stat().st_mode & 0o222
+    if not os.access(source, os.W_OK) or (superuser_links and read_only):
         try:
             os.link(source, target)
             return

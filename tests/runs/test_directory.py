@@ -24,6 +24,7 @@ from labeldeconv.runs.directory import (
     run_with_gamma,
 )
 from labeldeconv.runs.export import export_run
+from labeldeconv.stages import files
 from tests.report.run_writing import ring, write_comparison, write_run
 
 QUICK = {"encoder": "tiny", "train__epochs": 1, "gnn__epochs": 2, "gnn__hidden": 8}
@@ -147,6 +148,18 @@ def test_nothing_written_into_a_run_reaches_the_cache(tmp_path):
     assert set(again.cached) == set(again.seconds)
     np.testing.assert_array_equal(again.features, expected)
     RunDirectory.open(again.run).verify()
+
+
+def test_runs_link_the_graph_and_leave_the_users_own_folder_alone(tmp_path, monkeypatch):
+    """Two runs on a graph of gigabytes must not hold it twice, in a container where everything runs as root too."""
+    monkeypatch.setattr(files, "_reflink", lambda source, target: False)
+    for name in ("a", "b"):
+        fit("planted:60", method="pne", out=tmp_path / name, cache=tmp_path / "cache", **QUICK)
+    for name in ("edges.npy", "texts.bin", "labels.npy"):
+        assert (tmp_path / "a" / "graph" / name).samefile(tmp_path / "b" / "graph" / name)
+    ring().save(tmp_path / "own")
+    fit(tmp_path / "own", method="pne", out=tmp_path / "c", cache=tmp_path / "cache", **QUICK)
+    assert (tmp_path / "own" / "edges.npy").stat().st_nlink == 1
 
 
 def test_a_run_directory_used_again_exports_the_new_ids(small_graph, tmp_path):

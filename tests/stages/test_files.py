@@ -71,6 +71,20 @@ def test_without_reflinks_only_a_file_that_nobody_can_write_is_linked(tmp_path, 
     assert (tmp_path / "a").samefile(tmp_path / "b") == (not writable)
 
 
+def test_the_superuser_gets_links_only_where_they_are_asked_for(tmp_path, monkeypatch):
+    monkeypatch.setattr(files, "_reflink", lambda source, target: False)
+    monkeypatch.setattr(files.os, "access", lambda path, mode: True)
+    (tmp_path / "kept").mkdir()
+    (tmp_path / "kept" / "own").write_text("1")
+    (tmp_path / "kept" / "read_only").write_text("1")
+    (tmp_path / "kept" / "read_only").chmod(0o444)
+    for superuser_links in (False, True):
+        target = tmp_path / f"run{superuser_links}"
+        share(tmp_path / "kept", target, superuser_links)
+        assert (tmp_path / "kept" / "read_only").samefile(target / "read_only") == superuser_links
+        assert not (tmp_path / "kept" / "own").samefile(target / "own")
+
+
 @pytest.mark.parametrize("shape", [(5, 3), (0, 3), (4, 2, 2)])
 def test_a_mapped_array_has_all_its_blocks(tmp_path, shape):
     values = map_array(tmp_path / "a.npy", shape, np.float16)
