@@ -34,6 +34,7 @@ import io
 import json
 import os
 import random
+import re
 import shutil
 import signal
 import sys
@@ -366,18 +367,51 @@ def _lasting(value: Any) -> Any:
 
 @dataclass
 class Report:
-    """What became of the faults."""
+    """What became of the faults: rows of command, kind, place and end, kept in a file of JSON lines where one is named.
 
+    A row also has the hash of all operations of its command: rows of other code do not count.
+    """
+
+    kept: Path | None = None
     operations: dict[str, int] = field(default_factory=dict)
-    faults: Counter[str] = field(default_factory=Counter)
-    told: int = 0
-    harmless: int = 0
-    lost: list[str] = field(default_factory=list)
+    of: dict[str, str] = field(default_factory=dict)
+    rows: list[dict[str, Any]] = field(default_factory=list)
 
-    @property
-    def recovered(self) -> int:
-        """Faults after which the same command gave the same result."""
-        return sum(self.faults.values()) - len(self.lost)
+    def expects(self, command: str, operations: list[str]) -> None:
+        """The operations of an undisturbed command; what the file has of them is read."""
+        self.operations[command] = len(operations)
+        same = re.sub(r"cache/runs/\w+", "cache/runs/_", "\n".join(operations))  # named after the temporary folder
+        self.of[command] = hashlib.blake2b(same.encode(), digest_size=8).hexdigest()
+        if self.kept is not None and self.kept.exists():
+            read = [json.loads(line) for line in self.kept.read_text().splitlines()]
+            self.rows += [row for row in read if row["command"] == command and row["of"] == self.of[command]]
+
+    def note(self, command: str, kind: str, at: float, end: str, why: str = "") -> None:
+        """One fault and its end: 'told', 'harmless', 'recovered' or 'lost'."""
+        row = {"command": command, "of": self.of[command], "kind": kind, "at": at, "end": end, "why": why}
+        self.rows.append(row)
+        if end == "lost":
+            print(f"LOST {command} {kind} at {at}: {why}", file=sys.stderr, flush=True)
+        if self.kept is not None:
+            with self.kept.open("a") as file:
+                file.write(json.dumps(row) + "\n")
+
+    def done(self) -> set[tuple[str, str, float]]:
+        """Command, kind and place of all faults so far."""
+        return {(row["command"], row["kind"], row["at"]) for row in self.rows}
+
+    def summary(self) -> dict[str, Any]:
+        """Counts."""
+        ends = Counter(row["end"] for row in self.rows)
+        return {
+            "operations": self.operations,
+            "faults": len(self.rows),
+            "by_kind": dict(Counter(row["kind"] for row in self.rows)),
+            "told": ends["told"],
+            "harmless": ends["harmless"],
+            "recovered": len(self.rows) - ends["lost"],
+            "lost": ends["lost"],
+        }
 
 
 class Trial:
@@ -385,12 +419,13 @@ class Trial:
 
     def __init__(self, command: str, folder: Path, report: Report) -> None:
         self.command, self.folder, self.report = command, folder, report
-        place = self.fresh()
+        place, begun = self.fresh(), time.monotonic()
         ended = wait(start(place, command, counts=True), place)
+        self.seconds = time.monotonic() - begun
         if ended.code != 0:
             raise SystemExit(f"undisturbed {command} ended with {ended.code}: {ended.said}")
         self.expected, self.operations = outcome(place), ended.operations
-        report.operations[command] = len(self.operations)
+        report.expects(command, ended.operations)
 
     def fresh(self) -> Path:
         """An empty place; always the same name, which stands in some files."""
@@ -403,37 +438,26 @@ class Trial:
         """Do one fault and look whether the run recovers."""
         place = self.fresh()
         ended = wait(start(place, self.command, at, kind), place)
-        name = f"{self.command} {kind} at {at} ({self.operations[at]})"
-        self.report.faults[kind] += 1
+        end = "recovered"
         if kind in ERRORS:
-            if ended.code == 0:
-                self.report.harmless += 1
-            elif ended.code == 1 and _is_plain(ended.said):
-                self.report.told += 1
-            else:
-                return self.lose(name, f"exit code {ended.code}: {ended.said[-600:]}")
+            end = "harmless" if ended.code == 0 else "told" if ended.code == 1 and _is_plain(ended.said) else "lost"
         elif ended.code not in (-signal.SIGKILL, 0):
-            return self.lose(name, f"exit code {ended.code}: {ended.said[-600:]}")
-        return self.recovers(place, name)
+            end = "lost"
+        why = f"exit code {ended.code}: {ended.said[-600:]}" if end == "lost" else self.differs(place)
+        named = f"({self.operations[at]}) {why}" if why else ""
+        self.report.note(self.command, kind, at, "lost" if why else end, named)
 
-    def recovers(self, place: Path, name: str) -> None:
-        """Run the command again, undisturbed, and compare."""
+    def differs(self, place: Path) -> str:
+        """Run the command again, undisturbed, and compare: what is not as it should be."""
         again = wait(start(place, self.command), place)
         if again.code != 0:
-            return self.lose(name, f"again: exit code {again.code}: {again.said[-600:]}")
+            return f"again: exit code {again.code}: {again.said[-600:]}"
         got = outcome(place)
         wrong = sorted(k for k in {*got, *self.expected} if got.get(k) != self.expected.get(k))
-        if wrong:
-            return self.lose(name, "other files: " + ", ".join(wrong[:5]))
-        return None
+        return "other files: " + ", ".join(wrong[:5]) if wrong else ""
 
-    def lose(self, name: str, why: str) -> None:
-        """Note a fault that the run did not recover from."""
-        self.report.lost.append(f"{name}: {why}")
-        print(f"LOST {self.report.lost[-1]}", file=sys.stderr, flush=True)
-
-    def kills_at(self, seconds: float, number: int = signal.SIGKILL, others: int = 0) -> None:
-        """A signal after some seconds, perhaps while another process works on the same cache."""
+    def kills_at(self, share: float, number: int = signal.SIGKILL, others: int = 0) -> None:
+        """A signal after a share of the undisturbed time, perhaps while another process works on the same cache."""
         place = self.fresh()
         partner = self.folder / "partner"
         shutil.rmtree(partner, ignore_errors=True)
@@ -445,20 +469,20 @@ class Trial:
             (partner / "work" / "cache").symlink_to(place / "work" / "cache")
             second = start(partner, self.command)
         child = start(place, self.command)
-        time.sleep(seconds)
+        time.sleep(share * self.seconds)
         os.kill(child, number)
-        ended = wait(child, place)
-        name = f"{self.command} signal {number} after {seconds:.2f} s{' of one of two' if others else ''}"
-        self.report.faults["two" if others else signal.Signals(number).name] += 1
+        ended, why = wait(child, place), ""
         if number == signal.SIGINT and not (
             ended.code == 0 or (ended.code == 130 and "resume with the same command" in ended.said)
         ):
-            self.lose(name, f"exit code {ended.code}: {ended.said[-600:]}")
+            why = f"exit code {ended.code}: {ended.said[-600:]}"
         if others:
             survivor = wait(second, partner)
             if survivor.code != 0:
-                self.lose(name, f"the other: exit code {survivor.code}: {survivor.said[-600:]}")
-        self.recovers(place, name)
+                why = why or f"the other: exit code {survivor.code}: {survivor.said[-600:]}"
+        why = why or self.differs(place)
+        kind = "two" if others else signal.Signals(number).name
+        self.report.note(self.command, kind, share, "lost" if why else "recovered", why)
 
 
 def _is_plain(said: str) -> bool:
@@ -493,43 +517,35 @@ def main() -> None:
     parser.add_argument("--random", type=int, default=0, help="so many signals at random times, of each kind")
     parser.add_argument("--minutes", type=float, help="stop after so long")
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--kept", type=Path, help="JSON lines of every fault: the same command goes on behind them")
     parser.add_argument("--json", action="store_true")
     args = parser.parse_args()
-    generator, report, begun = random.Random(args.seed), Report(), time.monotonic()
+    generator, report, begun = random.Random(args.seed), Report(args.kept), time.monotonic()
     with tempfile.TemporaryDirectory(prefix="labeldeconv-faults-") as name:
         folder = Path(name)
         warm_up(folder)
         trials = [Trial(c, folder, report) for c in (COMMANDS if args.command == "both" else [args.command])]
         every = [(t, at, kind) for t in trials for at in range(len(t.operations)) for kind in args.kinds.split(",")]
         generator.shuffle(every)
-        chosen = every[: args.sample]
-        for trial, at, kind in chosen:
+        done = report.done()
+        for trial, at, kind in every[: args.sample]:
             if args.minutes and time.monotonic() - begun > 60 * args.minutes:
                 break
-            trial.breaks(at, kind)
+            if (trial.command, kind, at) not in done:
+                trial.breaks(at, kind)
         for trial in trials:
             for _ in range(args.random):
-                trial.kills_at(generator.uniform(0, 3))
-                trial.kills_at(generator.uniform(0, 3), signal.SIGINT)
-                trial.kills_at(generator.uniform(0, 3), others=1)
-    out = {
-        "operations": report.operations,
-        "possible": len(every),
-        "faults": sum(report.faults.values()),
-        "by_kind": dict(report.faults),
-        "told": report.told,
-        "harmless": report.harmless,
-        "recovered": report.recovered,
-        "lost": len(report.lost),
-        "seconds": round(time.monotonic() - begun, 1),
-    }
+                for number, others in ((signal.SIGKILL, 0), (signal.SIGINT, 0), (signal.SIGKILL, 1)):
+                    share, kind = round(generator.random(), 4), "two" if others else signal.Signals(number).name
+                    if (trial.command, kind, share) not in done:
+                        trial.kills_at(share, number, others)
+    out = {"possible": len(every), **report.summary(), "seconds": round(time.monotonic() - begun, 1)}
     if args.json:
-        print(json.dumps({**out, "losses": report.lost}))
+        print(json.dumps({**out, "losses": [row for row in report.rows if row["end"] == "lost"]}))
     else:
         for key, value in out.items():
             print(f"{key}: {value}")
-    if report.lost:
-        sys.exit(1)
+    sys.exit(bool(out["lost"]))
 
 
 if __name__ == "__main__":
