@@ -52,6 +52,7 @@ SHAPES = {
 }
 STAGES = ("adjacency", "hops", "gamma", "rows", "sampling", "gnn")
 LIMIT_GIB = 12.0
+LIMITS_GIB = {"gamma": 2.0}  # of single stages
 LIMIT_SAMPLING = 60.0  # seconds of an epoch
 
 
@@ -259,11 +260,11 @@ def main() -> None:
             told = row.get("error") or "{seconds:8.1f} s {cpu_seconds:8.1f} s CPU {peak_mib:8.0f} MiB".format(**row)
             print(f"{name:10} {stage:10} {told}", flush=True)
             slow = stage == "sampling" and min(row.get("seconds", 0), row.get("cpu_seconds", 0)) > LIMIT_SAMPLING
-            if row.get("error") or row["peak_mib"] > 1024 * LIMIT_GIB or slow:
+            if row.get("error") or row["peak_mib"] > 1024 * LIMITS_GIB.get(stage, LIMIT_GIB) or slow:
                 missed.append(f"{name} {stage}")
     if args.json:
         args.json.write_text(json.dumps(rows, indent=1))
-    print("missed: " + ", ".join(missed) if missed else f"all stages end, under {LIMIT_GIB:g} GiB")
+    print("missed: " + ", ".join(missed) if missed else "all stages end within their bars")
     sys.exit(bool(missed))
 
 

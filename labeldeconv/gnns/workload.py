@@ -9,6 +9,7 @@ debian (6,000 nodes): GCN 21 / 24, SAGE 34 / 42, GAT 30 / 32, RevGAT 29 / 28, GA
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from labeldeconv.gnns.adapter import PyGModule
@@ -47,8 +48,22 @@ def training_mib(gnn: GNN, size: Size) -> float:
     if gnn.feed == "rows":
         return 0.0
     kept = 3 * sum(p.shape[0] for p in gnn.parameters() if p.ndim == 2)  # output, its gradient, dropout or norm
-    messages = 2 * edge_width(gnn) if _keeps_messages(gnn) else 0  # and their gradient
+    messages = 2 * edge_width(gnn) if keeps_messages(gnn) else 0  # and their gradient
     return 4 * (size.nodes * (gnn.in_dim + kept) + size.entries * messages) / MIB
+
+
+def sampled_mib(gnn: GNN, num_nodes: int, batch_nodes: int, fanouts: Sequence[int]) -> float:
+    """Memory of a step on a batch of nodes with sampled neighbours, and of the next one's inputs, drawn meanwhile.
+
+    At most: no node is drawn twice, until all nodes are. `fanouts` are one per convolution.
+    """
+    rows = [min(batch_nodes, num_nodes)]  # of the last convolution's outputs, ..., of the first one's inputs
+    for fanout in fanouts:
+        rows.append(min(rows[-1] * (fanout + 1), num_nodes))
+    kept = 3 * sum(p.shape[0] for p in gnn.parameters() if p.ndim == 2) / len(fanouts)  # of a convolution, on average
+    messages = 2 * edge_width(gnn) / len(fanouts) if keeps_messages(gnn) else 0
+    entries = sum(targets * (fanout + 1) for targets, fanout in zip(rows, fanouts, strict=False))
+    return 4 * (2 * rows[-1] * gnn.in_dim + sum(rows[:-1]) * kept + entries * (messages + 2)) / MIB
 
 
 def edge_width(gnn: GNN) -> int:
@@ -58,6 +73,6 @@ def edge_width(gnn: GNN) -> int:
     return gnn.hops * max((p.shape[0] for p in gnn.parameters() if p.ndim == 2), default=gnn.out_dim)
 
 
-def _keeps_messages(gnn: GNN) -> bool:
+def keeps_messages(gnn: GNN) -> bool:
     """Whether every edge's message is held: attention and PyG's own layers do; `convolve` sums them on the way."""
     return isinstance(gnn, PyGModule) or any(isinstance(part, Attention) for part in gnn.modules())

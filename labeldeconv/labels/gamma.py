@@ -39,6 +39,7 @@ from labeldeconv.propagation.fixed_point import dequantize
 from labeldeconv.propagation.outofcore import release, scratch
 from labeldeconv.settings.models import AdjacencyConfig
 from labeldeconv.stages.keys import Reads
+from labeldeconv.stages.memory_limit import check_room
 from labeldeconv.stages.stage import Artefact, Folder, stage
 
 FOLDS = 5
@@ -94,11 +95,28 @@ def gamma(
     adjacency: AdjacencyConfig,
 ) -> ChosenGamma:
     """gamma, chosen by a closed form on the validation nodes; `adjacency` is the GNN's."""
+    size, (_, h, c) = (graph.num_nodes, graph.edges.shape[1], adjacency), K.values.shape
+    working = choosing_bytes(graph.num_nodes, X.values.shape[1], h, c)
+    needed = max(Adjacency.building_bytes(*size), Adjacency.held_bytes(*size) + working)
+    check_room(out.label, needed, "give labels.gamma, or learn it")
     adj = Adjacency.from_edges(graph.edges, graph.num_nodes, adjacency)
     task = Task.of(graph, train_labels=hidden(graph.known_labels, graph.split.roles == 0))
     found = choose_gamma(X.values, K.values, adj, graph.known_labels, graph.split, task, 0, out.path)
     tried = [{**asdict(c), "gamma": [round(float(g), 4) for g in c.gamma]} for c in found]
     return ChosenGamma([float(g) for g in found[0].gamma], tried)
+
+
+def choosing_bytes(n: int, d: int, h: int, c: int) -> float:
+    """Memory of `choose_gamma` at its peak, besides A-hat: what the head of this module says."""
+    columns = 3 * 4 * n * _columns(n, h * c)  # a block of them, its hop and the one before
+    rows = 8 * ROWS * (d + 2 * h * h * c)  # features, and filtered predictions of every hop
+    sums = 8 * (FOLDS + 2) * d * (d + h * c) + 8 * len(candidates(h)) * (h * c) ** 2
+    return columns + 17 * n + sums + rows
+
+
+def _columns(n: int, width: int) -> int:
+    """How many columns of (n, width) go through the graph together: whole lines."""
+    return LINE * min(-(-width // LINE), max(1, COLUMN_BYTES // (4 * LINE * n)))
 
 
 def candidates(h: int) -> list[np.ndarray]:
@@ -280,7 +298,7 @@ def out_of_fold(X: np.ndarray, K: np.ndarray, seed: int, folder: Path) -> Column
     for sums in moments[1:]:
         total = total.plus(sums)
     models = [total.plus(sums, -1).ridge() for sums in moments]
-    w = LINE * min(-(-width // LINE), max(1, COLUMN_BYTES // (4 * LINE * n)))
+    w = _columns(n, width)
     out = Columns(scratch(folder, "predicted", (-(-width // w), n, w), np.dtype(np.float32)), width)
     for lo, hi in _blocks(0, n):
         x, y = np.asarray(X[lo:hi], np.float32), np.empty((hi - lo, width), np.float32)

@@ -27,9 +27,10 @@ from labeldeconv.graph.task import Task
 from labeldeconv.graph.texts import Texts
 from labeldeconv.labels.word_sketch import PUBLISHED, residue_runs, write_sketches
 from labeldeconv.propagation.adjacency import Adjacency
-from labeldeconv.propagation.outofcore import release, scratch, write_hops
+from labeldeconv.propagation.outofcore import block_bytes, release, scratch, write_hops
 from labeldeconv.settings.models import AdjacencyConfig
 from labeldeconv.stages.keys import Reads
+from labeldeconv.stages.memory_limit import check_room
 from labeldeconv.stages.stage import Artefact, Folder, stage
 
 DIM = 128  # width of the sketches that nodes are clustered by
@@ -71,6 +72,10 @@ def tree(
     Memory is 400 MiB (`propagation.outofcore`), 100 MB of word counts and some 40 bytes a node, besides A-hat and the
     tree itself; 3 * 4 * DIM bytes a node lie on disk meanwhile.
     """
+    n, size = graph.num_nodes, (graph.num_nodes, graph.edges.shape[1], adjacency)
+    working = block_bytes(n) + (100 << 20) + (40 + 4 * levels) * n
+    needed = max(Adjacency.building_bytes(*size), Adjacency.held_bytes(*size) + working)
+    check_room(out.label, needed, "take part of the graph (--max-nodes)")
     adj = Adjacency.from_edges(graph.edges, graph.num_nodes, adjacency)
     return ClusterTree(balanced_tree(pifa_features(graph.texts, adj, residues, out.path, seed), levels, seed=seed))
 

@@ -31,6 +31,7 @@ from labeldeconv.graph.task import Task
 from labeldeconv.methods.base import Run
 from labeldeconv.progress import logger
 from labeldeconv.stages.memory import MIB, total_memory_mib
+from labeldeconv.stages.memory_limit import room
 from labeldeconv.stages.stage import Artefact, Folder, current_cache, session, stage
 from labeldeconv.training.features import Features
 from labeldeconv.training.gnn import TrainedGNN
@@ -135,6 +136,9 @@ def race(runs: Sequence[Run], X: Features, left_out: Mapping[str, str]) -> dict[
     """
     contestants = [Contestant(run, X) for run in runs]
     most = memory_of(runs[0].device)
+    left = room()
+    if left is not None:
+        most = min(most or left / MIB, left / MIB)
     fits = [c for c in contestants if most is None or c.needs_mib <= ROOM * most]
     heavy = {
         c.name: f"memory: about {c.needs_mib:,.0f} MiB of {most:,.0f} needed; gnn.batching 'neighbors' takes less"

@@ -21,6 +21,8 @@ from labeldeconv.stages.memory import MIB, anonymous_memory_mib
 UNITS = {"MB": 10**6, "GB": 10**9, "MiB": 1 << 20, "GiB": 1 << 30}
 SPARE = 64 << 20  # bytes for what no formula counts: Python's own objects, buffers of files, log rows
 
+SPILLS, LEAST_SPILL = 2 * 10**9, 64 * 10**6  # bytes of duckdb; with less it cannot sort
+
 _most: ContextVar[int | None] = ContextVar("most", default=None)
 
 
@@ -59,6 +61,13 @@ def check_room(label: str, needed: float, advice: str) -> None:
         f"{label}: needs about {_told(needed)} beside {_told(used)} that are taken, {_told(needed + used)} in all; "
         f"max_memory is {_told(most)}. {advice}, or raise max_memory; finished stages are kept"
     )
+
+
+def spill_limit() -> str:
+    """What an engine that spills to disk may hold, in its words: 2 GB, or half of what a limit leaves, if less."""
+    left = room()
+    size = SPILLS if left is None else min(SPILLS, max(left // 2, LEAST_SPILL))
+    return f"{size // 10**6}MB"
 
 
 def _told(size: float) -> str:

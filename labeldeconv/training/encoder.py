@@ -320,15 +320,20 @@ class HasValues(Protocol):
 
 
 def training_bytes(objective: Objective, tokens: Tokens, settings: TrainConfig) -> float:
-    """Memory that training takes beside the weights: gradients, AdamW's two moments, a checkpoint, and activations.
-
-    34 numbers of a token's width are kept per layer for the gradients (Korthikanti et al., 2022), without attention's.
-    """
+    """Memory that training takes beside the weights: gradients, AdamW's two moments, a checkpoint, and activations."""
     weights = sum(p.numel() for p in objective.parameters() if p.requires_grad)
     widest = min(settings.batch_tokens, settings.batch_nodes * int(tokens.lengths.max(initial=1)))
-    layers = getattr(getattr(getattr(objective.encoder, "model", None), "config", None), "num_hidden_layers", 12)
-    kept = 2 if settings.gradient_checkpointing else 34
-    return 16 * weights + 4 * widest * objective.encoder.dim * (kept * layers + 34) + 72 * tokens.num_nodes
+    activations = activation_bytes(objective.encoder, widest, settings.gradient_checkpointing)
+    return 16 * weights + activations + 72 * tokens.num_nodes
+
+
+def activation_bytes(encoder: Encoder, tokens: int, checkpointing: bool = False) -> float:
+    """Memory of what so many tokens leave behind for the gradients, without attention's own.
+
+    34 numbers of a token's width are kept per layer (Korthikanti et al., 2022).
+    """
+    layers = getattr(getattr(getattr(encoder, "model", None), "config", None), "num_hidden_layers", 12)
+    return 4 * tokens * encoder.dim * ((2 if checkpointing else 34) * layers + 34)
 
 
 @stage(version=1)

@@ -84,14 +84,19 @@ def features(
         logger.info("%s: %s of %s nodes have texts that were encoded before", out.label, f"{reused:,}", total)
     searched = time.perf_counter() - start
     model = split_for(loaded, tokens).to(device)
-    rows = 72 * tokens.num_nodes  # lengths, their order, and which attributes are equal (a sort of 64-bit hashes)
-    batch = 4 * CPU_TOKENS * model.dim * INFERENCE
-    check_room(out.label, rows + batch, "take a smaller encoder (encoder.layers) or part of the graph (--max-nodes)")
+    check_pass_room(out.label, tokens, model.dim)
     seconds = searched + export_features(model, tokens, out, precision, earlier)
     if not ranks.leads():  # rank 0 may have sealed the stage by now
         return Features(np.empty((0, model.dim), np.float16), 0, seconds)
     values = np.load(out.path / "values.npy", mmap_mode="r", allow_pickle=False)
     return Features(values, tokens.num_nodes - reused, seconds, reused=reused)
+
+
+def check_pass_room(label: str, tokens: Tokens, width: int) -> None:
+    """Refuse a pass over all tokens that needs more memory than there is room for."""
+    rows = 72 * tokens.num_nodes  # lengths, their order, and which attributes are equal (a sort of 64-bit hashes)
+    batch = 4 * CPU_TOKENS * width * INFERENCE
+    check_room(label, rows + batch, "take a smaller encoder (encoder.layers) or part of the graph (--max-nodes)")
 
 
 @stage(version=1)

@@ -215,13 +215,17 @@ def make_feed(
         return GraphFeed(features, adj, device)
     if config.batching == "clusters":
         return ClusterFeed(features, adj, config.clusters, config.clusters_per_batch, folder, device)
+    return NeighborFeed(features, adj, config.batch_nodes, fanouts_of(gnn, config), folder, device)
+
+
+def fanouts_of(gnn: GNN, config: GNNConfig) -> list[int]:
+    """Neighbours to sample for every convolution of a GNN: `gnn.fanouts`, or its one number for all of them."""
     steps, name = gnn.steps(), type(gnn).__name__
     if steps is None:
         raise ConfigError(f"gnn.batching 'neighbors': {name} has no steps(); 'full' or 'clusters' expected")
     if len(config.fanouts) not in (1, len(steps)):
         raise ConfigError(f"gnn.fanouts: 1 or {len(steps)} numbers expected for {name}, got {config.fanouts}")
-    fanouts = config.fanouts * len(steps) if len(config.fanouts) == 1 else config.fanouts
-    return NeighborFeed(features, adj, config.batch_nodes, fanouts, folder, device)
+    return config.fanouts * len(steps) if len(config.fanouts) == 1 else config.fanouts
 
 
 def edge_values(graph: AttributedGraph | None, width: int) -> np.ndarray:

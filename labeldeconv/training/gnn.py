@@ -22,7 +22,7 @@ from torch import Tensor
 from labeldeconv.errors import ConfigError
 from labeldeconv.gnns.architecture import Architecture
 from labeldeconv.gnns.base import GNN
-from labeldeconv.gnns.workload import Size, training_mib
+from labeldeconv.gnns.workload import Size, sampled_mib, training_mib
 from labeldeconv.graph.attributed import AttributedGraph, edges_among
 from labeldeconv.graph.split import Split
 from labeldeconv.graph.task import Task
@@ -31,6 +31,7 @@ from labeldeconv.progress import bar, logger
 from labeldeconv.propagation.adjacency import Adjacency
 from labeldeconv.propagation.hop_blocks import fits_every_rank
 from labeldeconv.propagation.outofcore import block_bytes
+from labeldeconv.propagation.sampling import METIS_BYTES
 from labeldeconv.settings.models import GNNConfig, MetricName, RegressionLoss
 from labeldeconv.stages import ranks
 from labeldeconv.stages.files import write_array, write_text
@@ -41,10 +42,11 @@ from labeldeconv.stages.stage import Artefact, Folder, stage
 from labeldeconv.training.checkpoint import Checkpoint
 from labeldeconv.training.consistency import Consistency
 from labeldeconv.training.encoder import HasValues, TrainedEncoder, start_outputs
-from labeldeconv.training.feed import Batch, Feed, InductiveFeed, edge_values, make_feed
+from labeldeconv.training.feed import Batch, Feed, InductiveFeed, edge_values, fanouts_of, make_feed
 from labeldeconv.training.finite import check_loss, check_rows, check_weights
 from labeldeconv.training.global_batch import mixed_seed, sum_gradients
 from labeldeconv.training.label_reuse import LabelReuse
+from labeldeconv.training.layerwise import FIXED, inference_bytes
 from labeldeconv.training.row_shares import SharedRowFeed, share_norms
 from labeldeconv.training.supervision import SoftLabels, Supervision, confident, node_losses
 
@@ -54,6 +56,7 @@ READS = (  # of the settings; name, layers, hidden, dropout and options are the 
     "batching", "batch_nodes", "fanouts", "clusters", "clusters_per_batch", "batch_rows", "self_training",
     "consistency", "checkpoint_minutes", "adjacency", "loss", "choose", "label_reuse",
 )  # fmt: skip
+LESS = "gnn.batching=neighbors, a smaller gnn.batch_nodes or gnn.fanouts, or a GNN fed by rows (sagn)"
 LOG = "epochs.jsonl"  # one line per evaluation: epoch, loss, val, and stage where there are several
 WEIGHT_DECAY = 5e-4  # of all but multi-label GNNs, unless set
 OPTIMIZERS = {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW, "rmsprop": torch.optim.RMSprop}
@@ -143,7 +146,7 @@ def gnn(
     elif start is not None:
         model.load_state_dict(load_file(start.head))
     needed = gnn_bytes(model, graph, settings)
-    check_room(out.label, needed, "gnn.batching=neighbors, or a GNN fed by rows (sagn)")
+    check_room(out.label, needed, LESS)
     if ranks.world() > 1:
         share_norms(model)
     values = edge_values(edges, model.edge_dim) if model.edge_dim else None
@@ -176,9 +179,14 @@ def gnn_bytes(model: GNN, graph: AttributedGraph, settings: GNNConfig) -> float:
         )  # a batch, its gradients, the next one
     elif settings.batching == "full":
         entries = held // 4
-        working = training_mib(model, Size(n, entries, n, 0)) * MIB
+        working = FIXED + 1.5 * training_mib(model, Size(n, entries, n, 0)) * MIB  # what is freed is kept and torn
+    elif settings.batching == "neighbors":
+        step = sampled_mib(model, n, settings.batch_nodes, fanouts_of(model, settings)) * MIB
+        working = max(step, inference_bytes(model, n, held // 4))
     else:
-        working = 0  # a batch, which is taken to fit; layers of all nodes are evaluated block by block, on disk
+        share, entries = min(1.0, settings.clusters_per_batch / settings.clusters), held // 4
+        step = training_mib(model, Size(int(share * n), int(share * entries), n, 0)) * MIB
+        working = max(step, METIS_BYTES * entries, inference_bytes(model, n, entries))
     return max(Adjacency.building_bytes(*size), held + working + logits)
 
 

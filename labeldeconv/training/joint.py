@@ -30,18 +30,28 @@ from labeldeconv.encoders.vocabulary import used_vocabulary
 from labeldeconv.errors import ConfigError
 from labeldeconv.gnns.architecture import Architecture
 from labeldeconv.gnns.base import GNN, Step
+from labeldeconv.gnns.workload import Size, sampled_mib, training_mib
 from labeldeconv.graph.attributed import AttributedGraph
 from labeldeconv.graph.missing import hidden
 from labeldeconv.graph.task import Task
 from labeldeconv.progress import bar
 from labeldeconv.propagation.adjacency import Adjacency
-from labeldeconv.propagation.sampling import partition, sample_blocks, sample_rows
+from labeldeconv.propagation.sampling import METIS_BYTES, partition, sample_blocks, sample_rows
 from labeldeconv.settings.models import GNNAdjacencyConfig, JointConfig, MetricName, RegressionLoss, TrainConfig
 from labeldeconv.stages.keys import Idle, Reads, Younger
+from labeldeconv.stages.memory import MIB
+from labeldeconv.stages.memory_limit import check_room
 from labeldeconv.stages.stage import Artefact, Folder, stage
 from labeldeconv.training import layerwise
 from labeldeconv.training.checkpoint import Checkpoint
-from labeldeconv.training.encoder import LOG, HasValues, TrainedEncoder, start_outputs, training_advice
+from labeldeconv.training.encoder import (
+    LOG,
+    HasValues,
+    TrainedEncoder,
+    activation_bytes,
+    start_outputs,
+    training_advice,
+)
 from labeldeconv.training.feed import GraphFeed, edge_values
 from labeldeconv.training.finite import check_loss, check_rows, check_weights
 from labeldeconv.training.gnn import TrainedGNN
@@ -63,6 +73,7 @@ READS = (  # of the settings of the encoder phase
 HEAD_READS = ("psi_lr", "weight_decay", "warmup", "clip", "checkpoint_minutes")  # the same, for the GNN alone
 SAMPLING = ("batch_nodes", "part_nodes", "fanout", "max_neighbors", "gnn_lr")
 Kind = Literal["gas", "sage"]
+LESS = "lower joint.batch_nodes, joint.fanout or joint.chunk_nodes"
 
 
 @stage(version=4)  # 4: GAT and RevGAT draw their dropout by hashes
@@ -100,6 +111,7 @@ def joint(
         start_outputs(gnn, bias)
     fixed = None if features is None or rates.lr > 0 else features.values
     model = JointModel(loaded, gnn, fixed, rates.precision, sampling.chunk_nodes).to(device)
+    check_room(out.label, joint_bytes(kind, model, tokens, graph, adjacency, sampling), LESS)
     adj = weighted_adjacency(graph.edges, graph.num_nodes, adjacency, edges, gnn.edge_dim)
     start = None if features is None else features.values
     sampler = make_sampler(kind, adj, graph.split.train, sampling, start)
@@ -169,6 +181,7 @@ def joint_head(
     gnn = architecture.build(x.shape[1], graph.num_classes)
     gnn.load_state_dict(load_file(trained.head))
     model = JointModel(None, gnn, x).to(device)
+    check_room(out.label, joint_bytes(kind, model, None, graph, adjacency, sampling), LESS)
     adj = weighted_adjacency(graph.edges, graph.num_nodes, adjacency, edges, gnn.edge_dim)
     sampler = make_sampler(kind, adj, graph.split.train, sampling, x)
     task, epochs = Task.of(graph, weights=weights, loss=loss), sampling.gnn_epochs
@@ -199,6 +212,10 @@ def joint_gnn(
     x, everyone = features.values, np.arange(graph.num_nodes)
     gnn = architecture.build(x.shape[1], graph.num_classes).to(device).eval()
     gnn.load_state_dict(load_file(trained.head))
+    size = (graph.num_nodes, graph.edges.shape[1], adjacency)
+    held, logits_bytes = Adjacency.held_bytes(*size), 8 * graph.num_nodes * graph.num_classes
+    working = layerwise.inference_bytes(gnn, graph.num_nodes, held // 4) + logits_bytes
+    check_room(out.label, max(Adjacency.building_bytes(*size), held + working), "take part of the graph (--max-nodes)")
     adj = weighted_adjacency(graph.edges, graph.num_nodes, adjacency, edges, gnn.edge_dim)
     with torch.inference_mode():
         if batching == "full" and len(adj.indices) <= layerwise.LARGE:
@@ -213,6 +230,37 @@ def joint_gnn(
     task, nodes = Task.of(graph, metric, train_labels=train_labels), graph.split.val
     val = task.score(logits[nodes], graph.known_labels[nodes])
     return TrainedGNN(logits, weights, log, val, 0, 0, time.perf_counter() - start)
+
+
+def joint_bytes(
+    kind: Kind,
+    model: JointModel,
+    tokens: Tokens | None,
+    graph: AttributedGraph,
+    adjacency: GNNAdjacencyConfig,
+    sampling: JointConfig,
+) -> float:
+    """Memory that joint training takes at its peak beside the weights: A-hat while it is built, or with a step.
+
+    A step has |G(B)| at most, in GAS by the mean degree, a chunk of it inside the encoder, and what the GNN keeps.
+    """
+    n, size = graph.num_nodes, (graph.num_nodes, graph.edges.shape[1], adjacency)
+    building, held = Adjacency.building_bytes(*size), Adjacency.held_bytes(*size)
+    gnn, hops, batch = model.gnn, len(model.steps), min(sampling.batch_nodes, n)
+    if kind == "sage":
+        encoded = min(n, batch * (sampling.fanout + 1) ** hops)
+        step = sampled_mib(gnn, n, batch, [sampling.fanout] * hops) * MIB
+    else:
+        encoded, entries = min(n, batch + sampling.max_neighbors), held // 4
+        sources = min(n, batch + batch * entries // max(n, 1))
+        widths = gnn.in_dim + (hops - 1) * max(p.shape[0] for p in gnn.parameters() if p.ndim == 2)
+        step = training_mib(gnn, Size(sources, hops * batch * entries // max(n, 1), n, 0)) * MIB + 4 * n * widths
+        building = max(building, held + METIS_BYTES * entries)
+    if model.encoder is not None and tokens is not None:
+        chunk = min(encoded, sampling.chunk_nodes or encoded) * int(tokens.lengths.max(initial=1))
+        step += activation_bytes(model.encoder, chunk) + 72 * tokens.num_nodes
+    weights = sum(p.numel() for p in model.parameters() if p.requires_grad)
+    return max(building, held + 16 * weights + step)
 
 
 def weighted_adjacency(

@@ -20,7 +20,7 @@ from labeldeconv.errors import ConfigError
 from labeldeconv.progress import logger
 from labeldeconv.stages.keys import Idle
 from labeldeconv.stages.stage import Folder, stage
-from labeldeconv.training.features import pass_over
+from labeldeconv.training.features import check_pass_room, pass_over
 from labeldeconv.training.steps import encoder_autocast
 
 LARGEST = float(np.finfo(np.float16).max)
@@ -39,6 +39,7 @@ def token_states(
     whole = encoder.load().to(device)
     computing = encoder_autocast(whole, tokens, precision, training=False)
     split = SplitEncoder(whole, train_layers)
+    check_pass_room(out.label, tokens, split.width)
     starts = state_rows(tokens)
     shape = (int(tokens.lengths[tokens.first == np.arange(tokens.num_nodes)].sum()), split.width)
     size = 2 * shape[0] * shape[1] / 1e6

@@ -6,15 +6,17 @@ import numpy as np
 import pytest
 
 from labeldeconv import fit
+from labeldeconv.data.tables.folder import load_tables
 from labeldeconv.errors import ConfigError, NotEnoughMemory
 from labeldeconv.gnns.architecture import Architecture
+from labeldeconv.gnns.workload import sampled_mib
 from labeldeconv.propagation import outofcore
 from labeldeconv.propagation.adjacency import Adjacency
 from labeldeconv.settings.models import AdjacencyConfig
 from labeldeconv.settings.reading import load_config
 from labeldeconv.stages import memory_limit
 from labeldeconv.stages.memory import anonymous_memory_mib
-from labeldeconv.stages.memory_limit import bytes_of, check_room, limited, room
+from labeldeconv.stages.memory_limit import bytes_of, check_room, limited, room, spill_limit
 from labeldeconv.training.gnn import gnn_bytes
 from tests.hostile import refusal
 from tests.samples import random_edges
@@ -126,3 +128,58 @@ def test_the_whole_graph_needs_more_than_samples_and_rows(small_graph):
     assert needs("gcn", **{"gnn.hidden": 256}) > 8
     assert needs("sagn") < 3.4
     assert needs("gcn", **{"gnn.batching": "neighbors"}) < 3.4
+
+
+@pytest.fixture(scope="module")
+def cache_of_ld(tmp_path_factory):
+    """A cache in which LD with two layers and a given gamma has run: what other methods need before their own stage."""
+    folder = tmp_path_factory.mktemp("cache")
+    fit("planted:60", method="ld", out=folder / "run", cache=folder / "cache", encoder__layers=2, **QUICK)
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("label", "settings"),
+    [
+        ("train", {"method": "joint-sage"}),
+        ("train", {"method": "joint-gas"}),
+        ("tree", {"method": "giant"}),
+        ("gamma", {"method": "ld", "labels__gamma": "auto"}),
+        ("trunk", {"method": "ld", "encoder__train_layers": 1}),
+        ("gnn", {"method": "pne", "gnn__batching": "neighbors"}),
+        ("gnn", {"method": "pne", "gnn__batching": "clusters"}),
+    ],
+)
+def test_every_stage_that_grows_with_the_graph_tells_what_it_needs(cache_of_ld, label, settings):
+    """Stages that are in the cache are not built, so that the first new one is refused."""
+    if settings.get("gnn__batching") == "clusters" or settings["method"] == "joint-gas":
+        pytest.importorskip("pymetis")
+    given = {**QUICK, "encoder__layers": 2, "max_memory": "1MiB", **settings}
+    with pytest.raises(NotEnoughMemory, match=rf"^{label}.*: needs about .* max_memory is 1 MiB"):
+        fit("planted:60", out=cache_of_ld / "other", cache=cache_of_ld / "cache", **given)
+
+
+def test_tables_are_refused_before_their_arrays_are_fetched(tmp_path):
+    (tmp_path / "nodes.csv").write_text("id,text,label\n" + "".join(f"{i},word {i},{i % 2}\n" for i in range(20)))
+    (tmp_path / "edges.csv").write_text("source,target\n0,1\n")
+    with limited("1MiB"), pytest.raises(NotEnoughMemory, match=r"reading tables: needs about .* max_memory is 1 MiB"):
+        load_tables(tmp_path)
+    assert load_tables(tmp_path).graph.num_nodes == 20
+
+
+def test_engines_that_spill_get_half_of_what_is_left(monkeypatch):
+    assert spill_limit() == "2000MB"
+    for used, told in ((500.0, "246MB"), (800.0, "89MB"), (1000.0, "64MB")):
+        monkeypatch.setattr(memory_limit, "anonymous_memory_mib", lambda used=used: used)
+        with limited("1035MiB"):
+            assert spill_limit() == told
+
+
+def test_samples_need_more_with_their_batches_and_never_more_than_all_nodes():
+    gnn = Architecture.of(load_config(None, {"gnn.name": "gcn"}).gnn).build(32, 8)
+    small, large = (sampled_mib(gnn, 10**6, batch, [5, 5]) for batch in (100, 200))
+    assert large == pytest.approx(2 * small)
+    assert sampled_mib(gnn, 10**6, 100, [10, 10]) > 2 * small
+    assert sampled_mib(gnn, 1000, 10**6, [5, 5]) == sampled_mib(gnn, 1000, 1000, [5, 5])
+    attention = Architecture.of(load_config(None, {"gnn.name": "gat"}).gnn).build(32, 8)
+    assert sampled_mib(attention, 10**6, 100, [10, 10]) > 2 * sampled_mib(gnn, 10**6, 100, [10, 10])

@@ -19,9 +19,9 @@ from labeldeconv.data.findings import EXAMPLES
 from labeldeconv.data.tables.scan import first_line
 from labeldeconv.errors import DataError
 from labeldeconv.sql import literal
+from labeldeconv.stages.memory_limit import spill_limit
 
 BLOCK = 1 << 22  # bytes
-MEMORY = "2GB"  # of duckdb, which spills to disk above it
 
 
 def open_bytes(path: Path) -> IO[bytes]:
@@ -87,7 +87,7 @@ def read_columns(
     Every cell must be filled and of its type, every row must have all columns, and there must be `rows` of them.
     """
     check_file(path)
-    with duckdb.connect(config={"memory_limit": MEMORY}) as con:
+    with duckdb.connect(config={"memory_limit": spill_limit()}) as con:
         try:
             sql = f"SELECT * FROM {scan_sql(path, columns, header, delimiter)}"
             found: dict[str, Any] = con.execute(sql).fetchnumpy()

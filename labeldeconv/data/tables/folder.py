@@ -4,7 +4,7 @@
 
 FOLDER holds `nodes.parquet|csv|jsonl`, `edges.parquet|csv|jsonl` and, if the columns are not called id, text, label,
 split, source and target, a `graph.toml` (graph_toml.py). Every file is streamed once into duckdb, which spills to disk
-above MEMORY; ids are joined there, and only node numbers, labels and one text buffer come out.
+above 2 GB; ids are joined there, and only node numbers, labels and one text buffer come out.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ import numpy as np
 from labeldeconv.data.findings import Findings, Loaded, shown
 from labeldeconv.data.origin import Files
 from labeldeconv.data.tables.arrays import (
+    EDGE_ROWS,
     id_sql,
     index_ids,
     number_sql,
@@ -54,11 +55,11 @@ from labeldeconv.data.tables.label_cells import LabelColumns
 from labeldeconv.data.tables.rows import RowPlaces, Table
 from labeldeconv.data.tables.scan import FORMATS, TableFile, find_file, open_file
 from labeldeconv.data.tables.split_column import given_split, made_split
-from labeldeconv.errors import DataError
+from labeldeconv.errors import DataError, NotEnoughMemory
 from labeldeconv.graph.attributed import AttributedGraph
 from labeldeconv.graph.split import Split
+from labeldeconv.stages.memory_limit import check_room, spill_limit
 
-MEMORY = "2GB"  # of duckdb; the texts and edges of the graph come on top
 FEATURES_FILE = "features.npy"  # taken without being asked for
 TABLE_FILES = [f"{kind}.{suffix}" for kind in ("nodes", "edges") for suffix in FORMATS]
 
@@ -102,10 +103,16 @@ def load_tables(folder: str | Path, seed: int = 0, places: Mapping[str, RowPlace
         raise DataError(f"{folder}: no such folder")
     findings = Findings()
     with tempfile.TemporaryDirectory(prefix="labeldeconv-") as scratch:
-        settings = {"memory_limit": MEMORY, "temp_directory": scratch, "preserve_insertion_order": True}
-        with duckdb.connect(config=settings) as con:
-            tables = _read(con, folder, Path(scratch), places or {}, findings)
-            graph = _convert(tables, folder, seed, findings)
+        settings = {"memory_limit": spill_limit(), "temp_directory": scratch, "preserve_insertion_order": True}
+        try:
+            with duckdb.connect(config=settings) as con:
+                tables = _read(con, folder, Path(scratch), places or {}, findings)
+                graph = _convert(tables, folder, seed, findings)
+        except duckdb.OutOfMemoryException as error:
+            raise NotEnoughMemory(
+                f"{folder}: reading tables needs more than the {settings['memory_limit']} that duckdb has here; "
+                f"{str(error).splitlines()[0]}. Raise max_memory, or write the tables as Parquet"
+            ) from error
     return Loaded(graph, findings.warnings)
 
 
@@ -166,6 +173,7 @@ def _load_edges(file: TableFile, columns: EdgeColumns, findings: Findings) -> Ta
 def _convert(tables: _Tables, folder: Path, seed: int, findings: Findings) -> AttributedGraph:
     """Check everything, stop on errors, and only then fetch the texts."""
     nodes, columns = tables.nodes, tables.node_columns
+    check_room("reading tables", _array_bytes(tables), "read part of the graph, or convert it on another machine")
     integer = index_ids(nodes)
     check_ids(nodes, columns.id, findings)
     check_texts(nodes, columns.text, findings)
@@ -190,6 +198,16 @@ def _convert(tables: _Tables, folder: Path, seed: int, findings: Findings) -> At
         name=_name(tables.config, folder),
         columns=settled(tables.config, tables.node_columns, tables.edge_columns),
     )
+
+
+def _array_bytes(tables: _Tables) -> float:
+    """Memory of the graph's arrays while they are fetched, beside duckdb's: texts, edges, labels and features."""
+    nodes, edges = tables.nodes, tables.edges
+    (texts,) = nodes.con.execute(f"SELECT coalesce(sum(strlen(text)), 0) FROM {nodes.name}").fetchone()
+    joined = 32 * min(edges.rows, EDGE_ROWS)  # rows of a join, twice
+    ends = (8 + 4 * len(tables.edge_columns.features)) * edges.rows
+    each = 64 + 4 * len(tables.node_columns.features)  # offsets, ids, labels and split of a node, and copies of them
+    return 1.25 * float(texts) + joined + ends + each * nodes.rows
 
 
 def _name(config: TablesConfig, folder: Path) -> str:

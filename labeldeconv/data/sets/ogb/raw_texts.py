@@ -20,13 +20,14 @@ import numpy as np
 from labeldeconv.data.findings import Findings, shown
 from labeldeconv.data.sets.fasta import read_fasta
 from labeldeconv.data.sets.node_rows import csv_rows
-from labeldeconv.data.sets.text_files import MEMORY, check_file, lines, open_bytes, raise_rejects, scan_sql
+from labeldeconv.data.sets.text_files import check_file, lines, open_bytes, raise_rejects, scan_sql
 from labeldeconv.data.tables.arrays import read_texts
 from labeldeconv.data.tables.rows import Table
 from labeldeconv.data.tables.scan import first_line
 from labeldeconv.errors import DataError
 from labeldeconv.graph.texts import Texts
 from labeldeconv.sql import literal
+from labeldeconv.stages.memory_limit import spill_limit
 
 OCTAL = re.compile(rb"[0-7]{1,11}")
 TAR = 512  # bytes of a tar header, with 'ustar' at 257
@@ -156,4 +157,5 @@ def _bad_json(path: Path) -> str | None:
 
 
 def _connect(scratch: str) -> Any:
-    return duckdb.connect(config={"memory_limit": MEMORY, "temp_directory": scratch, "preserve_insertion_order": True})
+    spills = {"memory_limit": spill_limit(), "temp_directory": scratch}
+    return duckdb.connect(config={**spills, "preserve_insertion_order": True})
