@@ -3,6 +3,7 @@
     python -m benchmarks.shared_cache                        # 8 processes, 200 fits
     python -m benchmarks.shared_cache --processes 3 --fits 9 # as the test suite does
     python -m benchmarks.shared_cache --without-locks        # as on a file system without locks and hard links
+    python -m benchmarks.shared_cache --slow 50              # as on a disk that takes 50 ms for a flush or a rename
 
 Fits differ in method and seed, so that some stages belong to all of them and some to one; several processes do the same
 fit at the same time, into directories of their own. A stage that was built twice, a fit that failed or gave another
@@ -40,6 +41,22 @@ def without_locks() -> None:
         return call
 
     fcntl.flock, os.link = refused(errno.ENOLCK), refused(errno.ENOTSUP)
+
+
+def slow_disk(milliseconds: float) -> None:
+    """From here on every flush, rename, link and deletion of this process takes so much longer."""
+
+    def late(name: str) -> None:
+        real = getattr(os, name)
+
+        def call(*args: Any, **kwargs: Any) -> Any:
+            time.sleep(milliseconds / 1000)
+            return real(*args, **kwargs)
+
+        setattr(os, name, call)
+
+    for name in ("fsync", "replace", "rename", "link", "unlink"):
+        late(name)
 
 
 def work(number: int, fits: list[tuple[int, str, int]], folder: Path) -> None:
@@ -80,6 +97,9 @@ def main() -> None:
         "--seeds", type=int, default=5, help="seeds of the fits; with 4 methods there are 4 times as many"
     )
     parser.add_argument("--without-locks", action="store_true")
+    parser.add_argument(
+        "--slow", type=float, default=0.0, help="milliseconds of every flush, rename, link and deletion"
+    )
     parser.add_argument("--json", action="store_true")
     args = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="labeldeconv-shared-") as name:
@@ -97,6 +117,8 @@ def main() -> None:
                 try:
                     if args.without_locks:
                         without_locks()
+                    if args.slow:
+                        slow_disk(args.slow)
                     work(number, own, folder)
                 finally:
                     os._exit(0)
