@@ -260,7 +260,7 @@ def joint_bytes(
         chunk = min(encoded, sampling.chunk_nodes or encoded) * int(tokens.lengths.max(initial=1))
         step += activation_bytes(model.encoder, chunk) + 72 * tokens.num_nodes
     weights = sum(p.numel() for p in model.parameters() if p.requires_grad)
-    return max(building, held + 16 * weights + step)
+    return max(building, held + 16 * weights + step + layerwise.FIXED)
 
 
 def weighted_adjacency(
