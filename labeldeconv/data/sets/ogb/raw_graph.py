@@ -157,6 +157,8 @@ def _split(files: Mapping[str, Path], n: int) -> Split:
         wrong = np.flatnonzero((ids < 0) | (ids >= n))
         if len(wrong):
             raise DataError(f"{path}, line {wrong[0] + 1}: node numbers 0..{n - 1} expected, got {ids[wrong[0]]}")
+        if part == "train" and not len(ids):
+            raise DataError(f"{path}: train nodes expected, got none")
     return Split.from_ids(n, *parts)
 
 

@@ -58,6 +58,7 @@ def test_class_names_that_cannot_be_read_only_warn(tmp_path):
         ("raw/node-label.csv", "0\n" * 11 + "40\n", r"line 12: labels 0..39 expected, got 40"),
         ("raw/node-feat.csv", "0.5\n", r"cannot be read"),
         ("split/time/test.csv", "9\n99\n", r"test.csv.gz, line 2: node numbers 0..11 expected, got 99"),
+        ("split/time/train.csv", "", r"train.csv.gz: train nodes expected, got none"),
         ("split/time/test.csv", "0\n", r"1 nodes of 'test' are in another part too"),
         ("mapping/nodeidx2paperid.csv", "idx,id\n", r"line 1: the header 'node idx,paper id' expected"),
         (
