@@ -11,15 +11,17 @@ import numpy as np
 import torch
 
 from labeldeconv.graph.attributed import AttributedGraph
+from labeldeconv.labels.kept_hops import KeptHops
 from labeldeconv.labels.pseudo import Labels
-from labeldeconv.progress import bar
+from labeldeconv.progress import bar, logger
 from labeldeconv.propagation.adjacency import Adjacency, propagate
+from labeldeconv.propagation.changed_hops import write_changed_hops
 from labeldeconv.propagation.hop_blocks import fits_every_rank, shared_array, write_hops_together
 from labeldeconv.propagation.outofcore import block_bytes, write_hops
 from labeldeconv.settings.models import AdjacencyConfig
 from labeldeconv.stages import ranks
 from labeldeconv.stages.files import map_array
-from labeldeconv.stages.keys import Reads
+from labeldeconv.stages.keys import Idle, Reads
 from labeldeconv.stages.memory_limit import check_room
 from labeldeconv.stages.stage import Artefact, Folder, stage
 
@@ -46,14 +48,28 @@ def hops(
     number: int,
     store: str = "uint16",
     backward: bool = False,
+    kept: Annotated[KeptHops | None, Idle] = None,
 ) -> HopLabels:
-    """K_i = A-hat^i Y for i = 0..number (Algorithm 1, line 4); `backward` turns all edges round first."""
+    """K_i = A-hat^i Y for i = 0..number (Algorithm 1, line 4); `backward` turns all edges round first.
+
+    Rows that cannot have changed since an earlier run are copied from its `kept` K, with the same result to the bit.
+    """
     edges = graph.edges[::-1] if backward else graph.edges
     size = (graph.num_nodes, edges.shape[1], adjacency)
     needed = max(Adjacency.building_bytes(*size), Adjacency.held_bytes(*size) + block_bytes(graph.num_nodes))
     check_room(out.label, needed, "A-hat takes it: labels.adjacency.undirected=false halves its entries")
     adj = Adjacency.from_edges(edges, graph.num_nodes, adjacency)
-    return HopLabels(write_hop_labels(adj, Y.values, number, out.path / "values.npy", store))
+    path = out.path / "values.npy"
+    if kept is not None and ranks.world() == 1:
+        for earlier in kept.found(hops, backward, adjacency=adjacency, number=number, store=store):
+            K = map_array(path, (graph.num_nodes, number + 1, Y.values.shape[1]), kept_type(adj, store))
+            count = write_changed_hops(adj, adjacency, edges, Y.values, K, earlier)
+            if count is not None:
+                rows = f"{count:,} of {K.shape[0] * K.shape[1]:,} rows of hop labels"
+                logger.info("%s: %s computed anew, the others from %s", out.label, rows, kept.run)
+                return HopLabels(K)
+            logger.info("%s: all hop labels are computed, since half or more may differ from %s", out.label, kept.run)
+    return HopLabels(write_hop_labels(adj, Y.values, number, path, store))
 
 
 def hop_labels(edges: np.ndarray | torch.Tensor, Y: np.ndarray | torch.Tensor, hops: int) -> np.ndarray:
@@ -68,11 +84,15 @@ def write_hop_labels(adj: Adjacency, Y: np.ndarray, hops: int, path: Path, store
     uint16 is for labels in [0, 1] and a row-normalised A-hat, whose products stay there; float32 is taken for others.
     """
     n, c = Y.shape
-    fits = adj.right is None and adj.left is not None
-    dtype = np.uint16 if store == "uint16" and fits else np.float32
     several = ranks.world() > 1
-    K = (shared_array if several else map_array)(path, (n, hops + 1, c), np.dtype(dtype))
+    K = (shared_array if several else map_array)(path, (n, hops + 1, c), kept_type(adj, store))
     with bar("hop labels", total=(hops + 1) * c, unit="columns") as advance:
         (write_hops_together if several else write_hops)(adj, Y, hops, K, path.parent, advance)
     K.flush()
     return K
+
+
+def kept_type(adj: Adjacency, store: str) -> np.dtype:
+    """The type of K: fixed point only where it is asked for and A-hat is normalised by rows."""
+    fits = adj.right is None and adj.left is not None
+    return np.dtype(np.uint16 if store == "uint16" and fits else np.float32)

@@ -29,6 +29,7 @@ from labeldeconv.gnns.architecture import Architecture
 from labeldeconv.graph.attributed import AttributedGraph
 from labeldeconv.graph.task import Task, class_weights
 from labeldeconv.labels.hops import HopLabels
+from labeldeconv.labels.kept_hops import KeptHops
 from labeldeconv.labels.pseudo import Labels
 from labeldeconv.labels.targets import Targets
 from labeldeconv.registry import Registry
@@ -89,6 +90,7 @@ class Run:
         architecture: of the GNN.
         device: where to compute.
         kept_gnn: weights of an earlier run that every GNN of this one begins with, as far as they fit.
+        kept_hops: hop labels of an earlier run, whose rows are taken where nothing that they depend on has changed.
     """
 
     graph: AttributedGraph
@@ -98,6 +100,7 @@ class Run:
     architecture: Architecture
     device: torch.device = field(default_factory=lambda: torch.device("cpu"))
     kept_gnn: KeptGNN | None = None
+    kept_hops: KeptHops | None = None
 
     @property
     def inductive(self) -> bool:

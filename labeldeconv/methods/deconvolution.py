@@ -99,10 +99,10 @@ def _rounds(run: Run, alpha: float, heads: bool = False) -> Learned:
 def hop_labels_of(run: Run, label: str, Y: Labels, number: int, backward: bool = False) -> HopLabels:
     """K_0 ... K_number of Y on the training graph, by the engine that is set; K_0 alone needs none."""
     labels = run.settings.labels
+    asked = Y, run.graph, labels.adjacency, number, run.label_store, backward
     if labels.engine == "local" or number == 0:
-        return hops.called(label)(Y, run.graph, labels.adjacency, number, run.label_store, backward)
-    asked = (Y, run.graph, labels.adjacency, number, run.label_store, backward, Cluster(labels.master))
-    return hops_by_spark.called(label)(*asked)
+        return hops.called(label)(*asked, run.kept_hops if number else None)
+    return hops_by_spark.called(label)(*asked, Cluster(labels.master))
 
 
 def _work(graph: AttributedGraph, settings: Config, hops: int) -> Work:

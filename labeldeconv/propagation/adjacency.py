@@ -110,6 +110,12 @@ class Adjacency:
         block = self.indptr[lo : hi + 1] - first, self.indices[first:last], left
         return gather(*block, _aligned(x, self.right), whole=(self.num_nodes, len(self.indices)))
 
+    def rows_of(self, nodes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """The entries of the rows `nodes` (t,), row after row: indptr (t + 1,) and indices."""
+        counts = self.indptr[nodes + 1] - self.indptr[nodes]
+        indptr = np.concatenate([[0], np.cumsum(counts)])
+        return indptr, self.indices[np.repeat(self.indptr[nodes] - indptr[:-1], counts) + np.arange(indptr[-1])]
+
     def _in_float64(self, x: np.ndarray) -> np.ndarray:
         out = np.zeros((self.num_nodes, x.shape[1]))
         _gather_float64(self.indptr, self.indices, x if self.right is None else x * self.right[:, None], out)

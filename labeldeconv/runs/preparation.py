@@ -19,7 +19,7 @@ from labeldeconv.graph.task import Task, class_weights
 from labeldeconv.methods.base import Method, Run
 from labeldeconv.progress import logger
 from labeldeconv.runs.asked import Parts, candidates, is_auto
-from labeldeconv.runs.warm_start import seen_before, warm_start
+from labeldeconv.runs.warm_start import kept_hops, seen_before, warm_start
 from labeldeconv.settings.models import Config
 from labeldeconv.stages.keys import digest, token
 
@@ -62,15 +62,16 @@ def prepare(settings: Config, graph: AttributedGraph, parts: Parts | None = None
         raise ConfigError(
             "gnn.inputs 'both' with gnn.init 'psi': psi reads the learned features alone; 'fresh' expected"
         )
-    start = warm_start(settings)
+    start, seen = warm_start(settings), graph.training_view() if inductive else graph
     run = Run(
-        graph=graph.training_view() if inductive else graph,
+        graph=seen,
         whole=graph,
         settings=settings,
         encoder=Weights(Pretrained(settings.encoder, parts.encoder), start.encoder),
         architecture=architecture,
         device=_device(settings.device),
         kept_gnn=start.gnn,
+        kept_hops=kept_hops(settings, seen),
     )
     run.class_weights  # noqa: B018 (computed, so that a wrong number of them is told now)
     return run

@@ -3,7 +3,7 @@
 The encoder takes the place of the pre-trained weights, so that X_PNE, pseudo labels and training all start from it;
 the GNN begins with those of its weights whose names and shapes fit. Both stand in the keys of all stages that read them
 by what made them, so that resuming and caching stay right, and texts that the earlier run has encoded with this encoder
-are found (training/reuse.py).
+are found (training/reuse.py). Rows of its hop labels serve where nothing that they depend on has changed.
 """
 
 from __future__ import annotations
@@ -15,6 +15,8 @@ import numpy as np
 
 from labeldeconv.errors import ConfigError, DataError
 from labeldeconv.graph.attributed import AttributedGraph
+from labeldeconv.labels.hops import hops
+from labeldeconv.labels.kept_hops import KeptHops
 from labeldeconv.runs.directory import RunDirectory
 from labeldeconv.settings.models import Config
 from labeldeconv.stages.cache import Broken, check_files
@@ -70,6 +72,19 @@ def warm_start(settings: Config) -> WarmStart:
         encoder = KeptEncoder(run.encoder, run.result.get("encoder_key") or digest(of_encoder))
     gnn = KeptGNN(run.gnn_weights, digest(held[WEIGHTS])) if run.gnn == settings.gnn.name else None
     return WarmStart(encoder, gnn)
+
+
+def kept_hops(settings: Config, graph: AttributedGraph) -> KeptHops | None:
+    """Hop labels of the run that `start` names, for those of a graph; None where it had none."""
+    if settings.start is None:
+        return None
+    run = RunDirectory.open(settings.start)
+    told = (name.partition("/") for name in run.result["stages"].values())
+    keys = tuple(key for stage, _, key in told if stage == hops.name)
+    if not keys:
+        return None
+    inductive = run.settings["setting"] == "inductive"
+    return KeptHops(settings.start, keys, lambda: run.graph.training_view() if inductive else run.graph, graph)
 
 
 def seen_before(settings: Config, graph: AttributedGraph) -> str | None:

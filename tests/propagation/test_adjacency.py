@@ -110,3 +110,10 @@ def test_low_precision_is_convolved_in_float32():
     out.sum().backward()
     assert x.grad.dtype == torch.bfloat16
     torch.testing.assert_close(x.grad, (dense.T @ torch.ones(12, 3)).bfloat16())
+
+
+def test_entries_of_some_rows():
+    adj = Adjacency.from_edges(np.array([[0, 1, 3], [1, 2, 1]]), 5)
+    indptr, indices = adj.rows_of(np.array([4, 1]))
+    assert (indptr.tolist(), indices.tolist()) == ([0, 1, 4], [4, 0, 2, 3])  # a lone node has itself
+    assert adj.rows_of(np.empty(0, np.int64))[1].tolist() == []

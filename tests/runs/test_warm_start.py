@@ -2,6 +2,7 @@
 
 import json
 import logging
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -113,3 +114,22 @@ def test_the_command(first, tmp_path, monkeypatch):
     result = CliRunner().invoke(app, [*words, "--continue", str(first / "run")], catch_exceptions=False)
     assert result.exit_code == 0, result.output
     assert json.loads(result.stdout)["settings"]["start"] == str(first / "run")
+
+
+def test_hop_labels_of_rows_that_stay_are_the_runs(tmp_path, caplog):
+    """All labels are known here: one node's label changes, and the K of the run serves for what does not read it."""
+    graph = planted(300, seed=0, mean_degree=2.0).graph
+    labels, node = graph.labels.copy(), int(graph.split.train[5])
+    labels[node] = (labels[node] + 1) % graph.num_classes
+    quick = {"method": "ld", "setting": "inductive", "cache": tmp_path / "cache", **QUICK}
+    fit(graph, out=tmp_path / "first", **quick)
+    with caplog.at_level(logging.INFO, logger="labeldeconv"):
+        start = str(tmp_path / "first")
+        result = fit(replace(graph, labels=labels), out=tmp_path / "next", start=start, **quick)
+    (told,) = [line for line in caplog.messages if "computed anew" in line]
+    assert re.fullmatch(rf"hops: \d+ of {3 * 180} rows of hop labels computed anew, the others from {start}", told)
+    held = [RunDirectory.open(tmp_path / name).hop_labels for name in ("first", "next")]
+    assert 0 < (held[0] != held[1]).any((1, 2)).sum() <= int(told.split()[1])
+    fresh = fit(replace(graph, labels=labels), out=tmp_path / "fresh", **{**quick, "cache": tmp_path / "empty"})
+    assert fresh.stages["hops"] == result.stages["hops"]
+    np.testing.assert_array_equal(RunDirectory.open(tmp_path / "fresh").hop_labels, held[1])

@@ -75,12 +75,14 @@ def gather(
     x: np.ndarray,
     kernel: Any = None,
     whole: tuple[int, int] | None = None,
+    tiles: bool = True,
 ) -> np.ndarray:
     """out[i] = scale[i] * sum of x[j] over indices[indptr[i]:indptr[i + 1]]: (t, d) for aligned x (s, d).
 
     float32 or uint16 in, the same out. uint16 needs scale = 1 / degree, so that results stay in range. What lies
     between the columns and the end of their last cache line is read and written along. `kernel` replaces the loop over
-    rows, for benchmarks. Of a block of rows, `whole` tells rows and entries of all: their order of additions is taken.
+    rows, for benchmarks. Of a block of rows, `whole` tells rows and entries of all: their order of additions is taken;
+    without `tiles` it is that of the entries.
     """
     if not rows_aligned(x):
         raise ValueError("rows on cache lines of their own expected; `padded` makes them")
@@ -90,7 +92,7 @@ def gather(
     out = _lines(t, d, x.dtype)[:, :d]
     lines = -(-d * x.itemsize // LINE)
     strides = np.uint64(x.strides[0]), np.uint64(out.strides[0])
-    tile = 0 if kernel else _tile_rows(len(x), *(whole or (t, len(indices))), lines)
+    tile = 0 if kernel or not tiles else _tile_rows(len(x), *(whole or (t, len(indices))), lines)
     widest = WIDEST if tile else _lines_in_cache(len(x))
     bounds = balanced(indptr, TILE_CHUNKS if tile else CHUNKS)
     alone = len(indices) * d < SMALL
@@ -114,6 +116,11 @@ def _tile_rows(sources: int, targets: int, edges: int, lines: int) -> int:
     rows = TILE_BYTES // (LINE * min(lines, WIDEST))
     tiles = -(-sources // rows)
     return rows if tiles > 1 and edges >= TILE_EDGES * targets * tiles else 0
+
+
+def may_tile(rows: int, entries: int, lines: int) -> bool:
+    """Whether a square matrix goes by tiles for inputs of some width up to so many cache lines a row."""
+    return any(_tile_rows(rows, rows, entries, k) for k in range(1, min(lines, WIDEST) + 1))
 
 
 @cache
