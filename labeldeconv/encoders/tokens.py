@@ -7,9 +7,9 @@ ones.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import chain
 from pathlib import Path
@@ -20,8 +20,9 @@ import torch
 from torch import Tensor
 
 from labeldeconv.encoders.base import Tokenizer
+from labeldeconv.encoders.known_tokens import Known, text_hashes, tokenised_before
 from labeldeconv.graph.texts import Texts
-from labeldeconv.progress import bar
+from labeldeconv.progress import bar, logger
 from labeldeconv.stages.memory_limit import check_room
 from labeldeconv.stages.stage import Artefact, Folder, stage
 
@@ -34,11 +35,15 @@ Ready = TypeVar("Ready")
 
 @dataclass(frozen=True, eq=False)
 class Tokens(Artefact):
-    """Token ids of all nodes, flat `ids` (total,), with `offsets` (n + 1,)."""
+    """Token ids of all nodes, flat `ids` (total,), with `offsets` (n + 1,).
+
+    `text_hashes` (n, 2) are of the texts that they come from, where these are known (encoders/known_tokens.py).
+    """
 
     ids: np.ndarray
     offsets: np.ndarray
     pad_id: int
+    text_hashes: np.ndarray | None = field(default=None, kw_only=True)
 
     @property
     def num_nodes(self) -> int:
@@ -78,26 +83,50 @@ class Tokens(Artefact):
 
 @stage(version=2)
 def tokens(out: Folder, texts: Texts, tokenizer: Tokenizer, max_tokens: int, files: str | None = None) -> Tokens:
-    """All attributes, tokenised once and cut to `max_tokens`.
+    """All attributes, tokenised once and cut to `max_tokens`; those that were before, for another graph, are copied.
 
     `files` is the hash of the files that the attributes name, for encoders that open files (`Pretrained.files_key`).
     """
-    needed = 24 * len(texts) + 400 * CHUNK * min(max_tokens, 256)  # lengths and row ends; Python's lists of a chunk
+    needed = 64 * len(texts) + 400 * CHUNK * min(max_tokens, 256)  # lengths, row ends, hashes; lists of a chunk
     check_room(out.label, needed, "lower encoder.max_tokens")
-    return write_tokens(tokenizer, texts, max_tokens, out.path)
+    if files is not None:
+        return write_tokens(tokenizer, texts, max_tokens, out.path)
+    hashes = text_hashes(texts)
+    known = list(tokenised_before(tokens, hashes, tokenizer=tokenizer, max_tokens=max_tokens, files=None))
+    if known:
+        count = f"{sum(len(each.nodes) for each in known):,} of {len(texts):,}"
+        logger.info("%s: %s texts were tokenised before", out.label, count)
+    return replace(write_tokens(tokenizer, texts, max_tokens, out.path, known), text_hashes=hashes)
 
 
-def write_tokens(tokenizer: Tokenizer, texts: Texts, max_tokens: int, folder: Path) -> Tokens:
-    """Tokenise all texts into `folder`: ids.npy (uint16 where the vocabulary fits) and offsets.npy."""
+def write_tokens(
+    tokenizer: Tokenizer, texts: Texts, max_tokens: int, folder: Path, known: Sequence[Known] = ()
+) -> Tokens:
+    """Write ids.npy (uint16 where the vocabulary fits) and offsets.npy into `folder`; `known` texts are copied."""
     dtype = np.uint16 if tokenizer.vocab_size <= 1 << 16 else np.uint32
     lengths = np.zeros(len(texts), dtype=np.int64)
+    unknown = np.ones(len(texts), bool)
+    for each in known:
+        unknown[each.nodes] = False
+        lengths[each.nodes] = each.tokens.lengths_of(each.places)
     raw = folder / "ids.raw"
     with raw.open("wb") as out, bar("tokenise", total=len(texts)) as advance:
         for start in range(0, len(texts), CHUNK):
-            rows = tokenizer.tokenize(texts[start : start + CHUNK], max_tokens)
-            lengths[start : start + len(rows)] = [len(row) for row in rows]
-            np.fromiter(chain.from_iterable(rows), dtype=dtype).tofile(out)
-            advance(len(rows))
+            stop = min(start + CHUNK, len(texts))
+            nodes = start + np.flatnonzero(unknown[start:stop])
+            rows = tokenizer.tokenize(texts.take(nodes), max_tokens) if len(nodes) else []
+            lengths[nodes] = [len(row) for row in rows]
+            ends = np.cumsum(lengths[start:stop])
+            flat = np.empty(ends[-1], dtype)
+            parts = [(nodes, np.fromiter(chain.from_iterable(rows), dtype=dtype))]
+            for each in known:
+                here = slice(*np.searchsorted(each.nodes, (start, stop)))
+                begins = np.asarray(each.tokens.offsets[each.places[here]])
+                parts.append((each.nodes[here], each.tokens.ids[flat_rows(begins, lengths[each.nodes[here]])]))
+            for some, ids in parts:
+                flat[flat_rows(ends[some - start] - lengths[some], lengths[some])] = ids
+            flat.tofile(out)
+            advance(stop - start)
     offsets = np.concatenate([[0], np.cumsum(lengths)])
     flat = np.memmap(raw, dtype=dtype, mode="r") if offsets[-1] else np.empty(0, dtype)
     np.save(folder / "ids.npy", flat)
