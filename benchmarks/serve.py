@@ -8,7 +8,8 @@ Three parts, each on a fresh server:
 
 - speed: in turns, in several rounds, one-by-one prediction in a process of its own (`Predictor.predict`, a text and
   three edges at a time) and such requests to the server by CLIENTS connections, each asking again once it is answered;
-  wall is what clients wait, CPU what the processes compute, which says more on a busy machine;
+  wall is what clients wait, CPU what the processes compute, which says more on a busy machine; the clients' own CPU is
+  told too, since they share the cores with the server;
 - load: REQUESTS requests, a third of them bad in some way (no JSON, wrong fields, unknown ids, too large, unknown
   paths), by the same clients; counted are statuses, and the server's resident memory after a tenth and at the end;
 - kill: one of two workers is killed in the middle; a client whose connection is closed asks again.
@@ -209,7 +210,7 @@ def speed(run: Path, workers: int, clients: int, rounds: int, count: int) -> dic
     assert alone.stdout is not None
     server = Server(run, workers)
     alone.stdout.readline()
-    ratios, by_cpu, rows, served = [], [], [], []
+    ratios, by_cpu, by_client, rows, served = [], [], [], [], []
     for i in range(rounds):
         requests = good_requests(run, count, seed=i)
         few = requests[: max(20, count // 5)]
@@ -218,7 +219,9 @@ def speed(run: Path, workers: int, clients: int, rounds: int, count: int) -> dic
         alone.stdin.flush()
         told = json.loads(alone.stdout.readline())
         cpu += [cpu_seconds(alone.pid), server.cpu()]
+        client = time.process_time()
         got = asyncio.run(ask_all(server.port, requests, clients))
+        by_client.append(1e3 * (time.process_time() - client) / count)
         cpu += [server.cpu()]
         assert set(got["statuses"]) == {200}, got
         one = len(few) / told["seconds"]
@@ -237,6 +240,7 @@ def speed(run: Path, workers: int, clients: int, rounds: int, count: int) -> dic
         "clients": clients,
         "one_by_one": dict(zip(names, np.median(rows, 0), strict=True)),
         "served": dict(zip(names, np.median(served, 0), strict=True)),
+        "client_cpu_ms": float(np.median(by_client)),
         "times_faster_wall": float(np.median(ratios)),
         "times_less_cpu": float(np.median(by_cpu)),
         "requests_per_batch": numbers["labeldeconv_batched_requests_total"] / numbers["labeldeconv_batches_total"],

@@ -220,6 +220,19 @@ def length_batches(lengths: np.ndarray, nodes: np.ndarray, max_nodes: int, max_t
     return batches
 
 
+def like_lengths(lengths: np.ndarray, batch: np.ndarray, least: int) -> list[np.ndarray]:
+    """A batch (b,), sorted from long to short, in parts that are padded to their own longest.
+
+    It is cut where most padding goes, and again, as long as that is more than `least` tokens: what a part costs itself.
+    """
+    own = lengths[batch]
+    saved = (own[:1] - own) * np.arange(len(batch), 0, -1)  # by a cut before each of them
+    if not len(batch) or saved.max() <= least:
+        return [batch]
+    cut = int(saved.argmax())
+    return [*like_lengths(lengths, batch[:cut], least), *like_lengths(lengths, batch[cut:], least)]
+
+
 def ahead(prepare: Callable[[Item], Ready], items: Iterable[Item]) -> Iterator[Ready]:
     """prepare(item) of every item in order, the next one in another thread while this one is used."""
     with ThreadPoolExecutor(1) as pool:

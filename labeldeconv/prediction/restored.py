@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from labeldeconv.encoders.base import Encoder
 from labeldeconv.encoders.columns import COLUMNS, IMAGE
 from labeldeconv.encoders.pretrained import Pretrained, load_encoder, of_folder
-from labeldeconv.encoders.tokens import Tokens, length_batches
+from labeldeconv.encoders.tokens import Tokens, length_batches, like_lengths
 from labeldeconv.encoders.unirep import WEIGHTS
 from labeldeconv.errors import ConfigError, DataError
 from labeldeconv.gnns.architecture import Architecture
@@ -40,6 +40,7 @@ from labeldeconv.training.steps import autocast, encoder_autocast
 OPENED = ("config.json", COLUMNS, WEIGHTS)  # files by which an encoder's folder is opened without its name
 ALONE = ("pne", "glem", "joint-gas", "joint-sage")  # methods whose GNN may read their features alone in any case
 ROWS = 1 << 14  # features that go through psi at a time
+PASS_TOKENS = 32  # of padding that take as long as a pass of the encoder: of 16, 32, 64 and 96 the best for MiniLM
 
 
 class TextFeatures:
@@ -83,7 +84,10 @@ class TextFeatures:
         out = np.empty((len(rows), self.encoder.dim), np.float16)
         with torch.inference_mode():
             computing = self._computing(tokens)
-            for ids in length_batches(lengths, np.arange(len(rows)), BATCH_NODES, CPU_TOKENS):
+            batches = length_batches(lengths, np.arange(len(rows)), BATCH_NODES, CPU_TOKENS)
+            if self.device.type == "cpu":
+                batches = [part for batch in batches for part in like_lengths(lengths, batch, PASS_TOKENS)]
+            for ids in batches:
                 with computing:
                     inputs = (part.to(self.device) for part in tokens.batch(ids))
                     out[ids] = self.encoder(*inputs).float().cpu().numpy()

@@ -14,6 +14,7 @@ from labeldeconv.encoders.tokens import (
     equal_rows,
     first_of_equal_rows,
     length_batches,
+    like_lengths,
     tokens,
     write_tokens,
 )
@@ -101,6 +102,21 @@ def test_long_text_alone():
     lengths = np.array([10, 900, 10])
     batches = length_batches(lengths, np.arange(3), 8, 100)
     assert [b.tolist() for b in batches] == [[1], [0, 2]]
+
+
+def test_batches_are_cut_where_that_saves_padding():
+    """30, 30, 4, 4, 3: a cut before the first 4 saves 78 tokens, one before the 3 only one more."""
+    lengths, batch = np.array([4, 30, 3, 30, 4]), np.array([1, 3, 0, 4, 2])
+    parts = lambda least: [part.tolist() for part in like_lengths(lengths, batch, least)]  # noqa: E731
+    assert parts(78) == [[1, 3, 0, 4, 2]]
+    assert parts(77) == parts(1) == [[1, 3], [0, 4, 2]]
+    assert parts(0) == [[1, 3], [0, 4], [2]]
+    assert [part.tolist() for part in like_lengths(lengths, batch[:0], 0)] == [[]]
+    ordered = np.argsort(-LENGTHS, kind="stable")[:500]
+    found = like_lengths(LENGTHS, ordered, 32)
+    np.testing.assert_array_equal(np.concatenate(found), ordered)
+    padded = sum(len(part) * LENGTHS[part].max() for part in found)
+    assert LENGTHS[ordered].sum() <= padded < 500 * LENGTHS[ordered].max() - 32 * (len(found) - 1)
 
 
 def test_ahead_keeps_order_prepares_early_and_passes_errors_on():

@@ -201,3 +201,18 @@ def test_modules_of_an_encoder_that_a_run_names_are_not_imported(tmp_path, name,
     run = SimpleNamespace(path=tmp_path, encoder=None, config=lambda: Config(encoder=config))
     with pytest.raises(ConfigError, match=r"encoder.name 'nowhere.net:Net'") if refused else nullcontext():
         check_imports(run)
+
+
+def test_texts_of_like_lengths_go_through_the_encoder_together(monkeypatch):
+    """Long and short ones apart, with the features that each has alone."""
+    encode = TextFeatures.pretrained(Config(encoder=EncoderConfig(name="tiny", max_tokens=64)))
+    texts = ["amber river " * 12, "drum", "quiet " * 20, "sail", "drum and sail", *["amber"] * 10]
+    passes = []
+    encode.encoder.register_forward_pre_hook(lambda _, inputs: passes.append(tuple(inputs[0].shape)))
+    together = encode(texts)
+    lengths = [len(row) for row in encode.tokenize(texts)]
+    assert 1 < len(passes) < 5
+    assert sum(rows for rows, _ in passes) == len(texts)
+    assert sum(rows * width for rows, width in passes) < 1.2 * sum(lengths) < 0.5 * len(texts) * max(lengths)
+    alone = np.concatenate([encode([text]) for text in texts])
+    np.testing.assert_allclose(together.astype(np.float32), alone.astype(np.float32), atol=2e-3)
