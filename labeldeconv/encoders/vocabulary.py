@@ -76,9 +76,11 @@ def used_vocabulary(encoder: Encoder, tokens: Tokens) -> Iterator[None]:
     model.set_input_embeddings(part)
     try:
         yield
-    finally:
         with torch.no_grad():
-            whole.weight[used] = part.weight
+            trained: Any = part.weight
+            every = trained.full_tensor() if hasattr(trained, "full_tensor") else trained  # ranks may have shards
+            whole.weight[used] = every.to(whole.weight.device)
+    finally:
         model.set_input_embeddings(whole)
 
 

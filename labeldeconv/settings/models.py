@@ -167,6 +167,9 @@ class TrainConfig(Settings):
     """Start psi from new weights, or from the first GNN (planted, SAGN: 90.0 against 64.5 test accuracy)."""
     psi_norm: Literal["batch", "running", "layer"] = "batch"
     """BatchNorm in psi: of the batch, of moving averages, or LayerNorm instead (measured: gnns/norms.py)."""
+    parallel: Annotated[Literal["ddp", "fsdp"], Field(json_schema_extra=UNKEYED)] = "ddp"
+    """Under torchrun: 'ddp' keeps the whole encoder on every rank, 'fsdp' a part of every weight, its gradient and
+    AdamW's moments, for encoders that do not fit (docs/distributed.md). One process ignores it. Results are equal."""
     checkpoint_minutes: CheckpointMinutes = 2.0
     """Time between checkpoints; 0 writes one after every step. Does not change results."""
 

@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any
 
 MIB = 1 << 20
-TRIM_THRESHOLD, MMAP_MAX = -1, -4  # numbers of mallopt(3)
+TRIM_THRESHOLD, MMAP_THRESHOLD, MMAP_MAX = -1, -3, -4  # numbers of mallopt(3)
+LARGE_BLOCK = 1 << 20  # bytes that are returned to the system when they are freed, where that is asked for
 _keeping: list[bool] = []  # not empty inside `freed_memory_kept`
 LIMITS = (("memory.max", "memory.current"), ("memory/memory.limit_in_bytes", "memory/memory.usage_in_bytes"))
 
@@ -86,6 +87,17 @@ def return_freed_memory() -> None:
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None)  # glibc alone has it
     if trim is not None:
         trim(0)
+
+
+def return_large_blocks() -> None:
+    """Let blocks of 1 MiB and more go back to the system as soon as they are freed, from now on.
+
+    glibc raises its own bound up to 32 MiB with every large block that is freed, and then keeps such holes: of an
+    encoder in shards, whose layers are gathered and freed all the time, it held 680 MiB where 253 were in use.
+    """
+    change = getattr(ctypes.CDLL(None), "mallopt", None)  # glibc alone has it
+    if change is not None:
+        change(MMAP_THRESHOLD, LARGE_BLOCK)
 
 
 @contextmanager

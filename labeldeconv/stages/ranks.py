@@ -111,7 +111,11 @@ class Together:
             raise self.blame() from error
 
     def blame(self) -> Lost:
-        """Why an exchange has failed: because of a rank that told of its failure, that is gone, or that is late."""
+        """Why an exchange has failed, as far as that can be known."""
+        return self.culprit() or Lost(f"ranks lost each other in {self.place}")
+
+    def culprit(self) -> Lost | None:
+        """The rank that told of its failure, is gone, or is late; None where all are here."""
         before = {rank: self.seen(rank) for rank in range(self.world)}
         until = time.monotonic() + 3 * BEAT
         while time.monotonic() < until:
@@ -126,7 +130,7 @@ class Together:
             if ranks:
                 places = ", ".join(f"rank {rank} (last in {_place(now[rank])})" for rank in ranks)
                 return Lost(f"{places} {what}; waited in {self.place}, at most {self.patience:g} s")
-        return Lost(f"ranks lost each other in {self.place}")
+        return None
 
     def fail(self, error: BaseException) -> bool:
         """Leave word of an error; whether this rank is the first to, and so the one to say it."""
@@ -338,6 +342,18 @@ def add_up(tensor: Tensor) -> None:
 
         assert _together is not None
         _together.exchange(lambda: dist.all_reduce(tensor))
+
+
+@contextmanager
+def exchanging() -> Iterator[None]:
+    """Inside, torch exchanges tensors by itself; an error because of another rank names that rank, others stay."""
+    try:
+        yield
+    except RuntimeError as error:
+        lost = _together.culprit() if world() > 1 and _together is not None else None
+        if lost is None:
+            raise
+        raise lost from error
 
 
 def _place(seen: list[Any] | None) -> str:

@@ -19,7 +19,9 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from labeldeconv.progress import logger
+from labeldeconv.stages import ranks
 from labeldeconv.stages.files import BLOCK, flush
+from labeldeconv.training.sharding import gathered, is_shard, part_like
 
 Groups = dict[str, dict[str, Tensor]]
 
@@ -63,15 +65,27 @@ class Checkpoint:
         return time.perf_counter() - self._written >= 60 * self.minutes
 
     def fingerprint(self, state: Mapping[str, Any]) -> str:
-        """A hash of the weights as they are and of a state, by which ranks find that they start alike."""
-        return _digest(json.dumps(state), _unshared(dict(self.model.state_dict())))
+        """A hash of the weights as they are and of a state, by which ranks find that they start alike.
+
+        Shards differ from rank to rank: they are of weights that were compared, or of one file with a checksum.
+        """
+        held = {name: tensor for name, tensor in self.model.state_dict().items() if not is_shard(tensor)}
+        return _digest(json.dumps(state), _unshared(held))
 
     def save(self, state: dict[str, Any], extra: dict[str, Tensor] | None = None, files: Sequence[Path] = ()) -> None:
-        """Write everything; `state` is JSON, `extra` holds tensors of the caller, `files` go with the checkpoint."""
+        """Write everything; `state` is JSON, `extra` holds tensors of the caller, `files` go with the checkpoint.
+
+        Rank 0 calls it, or all ranks do, where they hold shards of the model: rank 0 writes what they put together.
+        """
         tensors = {f"model.{k}": v for k, v in self.model.state_dict().items()}
         for i, slots in self.optimizer.state_dict()["state"].items():
             tensors |= {f"optimizer.{i}.{k}": v for k, v in slots.items()}
         tensors |= {f"extra.{k}": v for k, v in (extra or {}).items()}
+        if any(map(is_shard, tensors.values())):
+            tensors = gathered(tensors)
+        self._written = time.perf_counter()
+        if not ranks.leads():
+            return
         tensors["random.cpu"] = torch.get_rng_state()
         if (random := self._random) is not None:
             tensors[f"random.{self._device.type}"] = random.get_rng_state()
@@ -98,11 +112,14 @@ class Checkpoint:
         except (Damaged, SafetensorError, OSError, ValueError, KeyError) as why:
             logger.warning("%s is broken (%s); this stage starts again", self.path, why)
             return None
-        self.model.load_state_dict(groups["model"])
+        own = self.model.state_dict()
+        self.model.load_state_dict({k: part_like(own[k], v) if k in own else v for k, v in groups["model"].items()})
+        parameters = [p for group in self.optimizer.param_groups for p in group["params"]]
         slots: dict[int, dict[str, Tensor]] = {}
         for name, tensor in groups["optimizer"].items():
             i, _, slot = name.partition(".")
-            slots.setdefault(int(i), {})[slot] = tensor
+            like = parameters[int(i)] if int(i) < len(parameters) and tensor.ndim else tensor  # steps are counts
+            slots.setdefault(int(i), {})[slot] = part_like(like, tensor)
         self.optimizer.load_state_dict({**self.optimizer.state_dict(), "state": slots})
         torch.set_rng_state(groups["random"]["cpu"])
         if (random := self._random) is not None and self._device.type in groups["random"]:

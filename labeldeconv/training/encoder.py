@@ -10,7 +10,7 @@ import json
 import math
 import os
 import time
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -42,13 +42,14 @@ from labeldeconv.training.checkpoint import Checkpoint
 from labeldeconv.training.finite import check_loss, check_rows, check_weights
 from labeldeconv.training.global_batch import Share, share_of, sum_gradients
 from labeldeconv.training.output_rows import OutputRows, RowAdamW
+from labeldeconv.training.sharding import clip_shards, cut, whole_encoder
 from labeldeconv.training.steps import encoder_autocast, fused_optimizer, open_log, parameter_groups, set_learning_rates
 
 LESS = "lower train.batch_nodes and train.batch_tokens, or set train.gradient_checkpointing=true"
 LOG = "steps.jsonl"  # one line per optimiser step: step, epoch, loss, lr, gamma
 READS = (  # of the settings; psi_init and psi_norm are the head's
     "epochs", "lr", "psi_lr", "gamma_lr", "weight_decay", "warmup", "clip", "dropout", "batch_nodes", "batch_tokens",
-    "accumulate", "precision", "gradient_checkpointing", "checkpoint_minutes",
+    "accumulate", "precision", "gradient_checkpointing", "checkpoint_minutes", "parallel",
 )  # fmt: skip
 ROWS = 1 << 14  # features that go through a head at a time
 
@@ -272,10 +273,14 @@ def train(
     model = split_for(encoder.load(), tokens)
     goal = targets.build()
     behind = head.build(model.dim, goal, nodes)
-    objective = Objective(model, behind, goal, targets.task, settings.dropout, pseudo_weight, gold).to(device)
+    objective = Objective(model, behind, goal, targets.task, settings.dropout, pseudo_weight, gold)
+    if not in_shards(settings):  # else a device may not hold it
+        objective.to(device)
     check_room(out.label, training_bytes(objective, tokens, settings), LESS)
     with used_vocabulary(model, tokens):
-        run = train_encoder(objective, tokens, nodes, settings, seed, out)
+        run = train_encoder(objective, tokens, nodes, settings, seed, out, device)
+    if in_shards(settings):
+        model = whole_encoder(model, lambda: split_for(encoder.load(), tokens))
     if ranks.leads():
         model.save(out.path / "encoder")
         kept = head.kept(behind) if isinstance(head, PsiHead) and isinstance(behind, Psi) else behind.state_dict()
@@ -319,12 +324,21 @@ class HasValues(Protocol):
         ...
 
 
+def in_shards(settings: TrainConfig) -> bool:
+    """Whether ranks train an encoder of which each holds a part."""
+    return settings.parallel == "fsdp" and ranks.world() > 1
+
+
 def training_bytes(objective: Objective, tokens: Tokens, settings: TrainConfig) -> float:
-    """Memory that training takes beside the weights: gradients, AdamW's two moments, a checkpoint, and activations."""
+    """Memory that training takes beside the weights: gradients, AdamW's two moments, a checkpoint, and activations.
+
+    Ranks with shards have their part of that; rank 0 puts weights and moments together for the checkpoint.
+    """
     weights = sum(p.numel() for p in objective.parameters() if p.requires_grad)
     widest = min(settings.batch_tokens, settings.batch_nodes * int(tokens.lengths.max(initial=1)))
     activations = activation_bytes(objective.encoder, widest, settings.gradient_checkpointing)
-    return 16 * weights + activations + 72 * tokens.num_nodes
+    each = 16 / ranks.world() + 12 * ranks.leads() if in_shards(settings) else 16
+    return each * weights + activations + 72 * tokens.num_nodes
 
 
 def activation_bytes(encoder: Encoder, tokens: int, checkpointing: bool = False) -> float:
@@ -369,20 +383,32 @@ class EncoderRun:
 
 
 def train_encoder(
-    objective: Objective, tokens: Tokens, nodes: np.ndarray, settings: TrainConfig, seed: int, out: Folder
+    objective: Objective,
+    tokens: Tokens,
+    nodes: np.ndarray,
+    settings: TrainConfig,
+    seed: int,
+    out: Folder,
+    device: torch.device | None = None,
 ) -> EncoderRun:
     """Train `objective` in place on `nodes` (m,); logs and checkpoints go to `out`, from where it resumes.
 
     Several ranks share the encoder's part of every step (training/global_batch.py) and rank 0 writes; any number of
-    them goes on from a checkpoint of any other.
+    them goes on from a checkpoint of any other. Where `train.parallel` says so they hold shards of the encoder, which
+    stay shards (training/sharding.py); `device` is where those go, None: where the encoder is.
 
     Inside `used_vocabulary` only word vectors that occur are trained, which is faster.
     """
     watch = out.watch
-    device = next(objective.encoder.parameters()).device
+    device = device or next(objective.encoder.parameters()).device
     torch.manual_seed(seed)
     if settings.gradient_checkpointing:
         objective.encoder.enable_gradient_checkpointing()
+    computing = encoder_autocast(objective.encoder, tokens, settings.precision, device=device)
+    shards = in_shards(settings)
+    if shards:
+        cut(objective.encoder, device, out.label)
+        objective.to(device)
     optimizer = make_optimizer(objective, settings)
     checkpoint = Checkpoint(out.path / "checkpoint.safetensors", objective, optimizer, settings.checkpoint_minutes)
     restored = checkpoint.load()
@@ -393,7 +419,7 @@ def train_encoder(
     lengths, epochs, advice = tokens.lengths, settings.epochs, training_advice(settings)
     loss = float("nan")
     objective.train()
-    clock, computing = objective.clock, encoder_autocast(objective.encoder, tokens, settings.precision)
+    clock = objective.clock
 
     def groups_of(epoch: int) -> list[list[np.ndarray]]:
         batches = epoch_batches(lengths, nodes, settings.batch_nodes, settings.batch_tokens, seed, epoch)  # line 7
@@ -413,7 +439,8 @@ def train_encoder(
                 clock.lap("batches")
                 scale = set_learning_rates(optimizer, (epoch + (k + 0.5) / len(groups)) / epochs, settings.warmup)
                 place = (out.label, f"epoch {epoch + 1}, step {state['step'] + 1}", advice)
-                loss = _step(objective, optimizer, batches, settings.clip, computing, device, place)  # lines 8-10
+                with ranks.exchanging() if shards else nullcontext():
+                    loss = _step(objective, optimizer, batches, settings.clip, computing, device, place)  # lines 8-10
                 state = {"epoch": epoch, "group": k + 1, "step": state["step"] + 1}
                 row: dict[str, Any] = {"step": state["step"], "epoch": epoch, "loss": loss, "lr": settings.lr * scale}
                 row["gamma"] = gamma_of(objective.targets)
@@ -421,7 +448,7 @@ def train_encoder(
                 watch(row)
                 ids = np.concatenate(groups[k])
                 advance(len(ids), f"epoch {epoch + 1}/{epochs} loss {loss:.3f}", int(lengths[ids].sum()))
-                if leads and checkpoint.due:
+                if _due(checkpoint, shards):
                     check_weights(objective, out.label, advice)  # the checkpoint before stays
                     log.flush()
                     checkpoint.save(state, files=[out.path / LOG])
@@ -430,6 +457,16 @@ def train_encoder(
     objective.eval()
     check_weights(objective, out.label, advice)  # the last step's loss was of the weights before it
     return EncoderRun(state["step"], loss, gamma_of(objective.targets), checkpoint.seconds, clock.seconds)
+
+
+def _due(checkpoint: Checkpoint, shards: bool) -> bool:
+    """Whether this rank saves now: rank 0 when it is time, and all others with it where they hold `shards`."""
+    own = ranks.leads() and checkpoint.due
+    if not shards:
+        return own
+    told = torch.tensor(float(own))
+    ranks.add_up(told)
+    return bool(told)
 
 
 class Prepared(NamedTuple):
@@ -459,7 +496,7 @@ def _prepared(tokens: Tokens, ids: np.ndarray, shared: tuple[int, int, int] | No
         return Prepared(ids, tokens.batch(distinct), places)
     world, *seed = shared
     share = share_of(tokens.lengths_of(distinct), (*seed, int(ids[0])), world, ranks.rank())
-    own = distinct[share.places.numpy()] if len(share.places) else distinct[:1]  # of which nothing is encoded
+    own = distinct[share.places.numpy()] if len(share.places) else distinct[:1]  # of which nothing is kept
     return Prepared(ids, tokens.batch(own), places, share)
 
 
@@ -492,7 +529,8 @@ def _step(
         objective.clock.lap("exchange")
     if clip > 0:
         dense = [p for p in objective.parameters() if p.grad is not None and not p.grad.is_sparse]
-        nn.utils.clip_grad_norm_(dense, clip)  # rows of GIANT's head are left alone: Adam levels them
+        clipped = clip_shards if any(hasattr(p, "full_tensor") for p in dense) else nn.utils.clip_grad_norm_
+        clipped(dense, clip)  # rows of GIANT's head are left alone: Adam levels them
         objective.clock.lap("clip")
     optimizer.step()
     optimizer.zero_grad(set_to_none=True)

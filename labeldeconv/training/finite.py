@@ -13,6 +13,7 @@ import torch
 from torch import nn
 
 from labeldeconv.errors import NotFinite
+from labeldeconv.training.sharding import own_part
 
 SHOWN = 8  # nodes that a message names
 ROWS = 1 << 16  # rows looked at a time
@@ -36,9 +37,9 @@ def check_rows(values: np.ndarray, stage: str, what: str, advice: str, ids: np.n
 
 
 def check_weights(model: nn.Module, stage: str, advice: str) -> None:
-    """Refuse a model with a weight that is not finite; the message names the first."""
+    """Refuse a model with a weight, or a shard of one, that is not finite; the message names the first."""
     for name, weight in model.named_parameters():
-        if weight.is_floating_point() and not bool(torch.isfinite(weight).all()):
+        if weight.is_floating_point() and not bool(torch.isfinite(own_part(weight)).all()):
             raise NotFinite(f"{stage}: the weight {name} is not finite (NaN or infinite); {advice}")
 
 

@@ -19,6 +19,7 @@ from torch import Tensor, nn
 
 from labeldeconv.encoders.base import Encoder
 from labeldeconv.stages import ranks
+from labeldeconv.training.sharding import is_shard
 
 
 @dataclass(frozen=True)
@@ -39,7 +40,7 @@ class Share:
         """Features (u, d) of the whole batch, of which this rank encodes those of its `inputs`."""
         device = next(encoder.parameters()).device
         torch.manual_seed(mixed_seed(*self.seed, 1 + ranks.rank()))
-        own = encoder(*inputs).float() if len(self.places) else torch.zeros(0, encoder.dim, device=device)
+        own = encoder(*inputs).float()[: len(self.places)]  # also for none: ranks with shards run it together
         every: Tensor = _Gathered.apply(own, self.places.to(device), self.total)
         torch.manual_seed(mixed_seed(*self.seed, 0))
         return every
@@ -61,10 +62,11 @@ def sum_gradients(encoder: nn.Module, others: nn.Module | None = None) -> None:
     """Replace the encoder's gradients by their sum over the ranks, in one exchange; those of `others` are alike.
 
     Gradients of others are averaged, so that ranks on different hardware do not drift apart; sparse ones, of GIANT's
-    rows, are left alone. A weight without a gradient on any rank keeps none: AdamW would let it decay.
+    rows, are left alone, and so are shards, whose gradients are sums already. A weight without a gradient on any rank
+    keeps none: AdamW would let it decay.
     """
     inside = {id(p) for p in encoder.parameters()}
-    mine = [p for p in encoder.parameters() if p.requires_grad]
+    mine = [p for p in encoder.parameters() if p.requires_grad and not is_shard(p)]
     outside = [p for p in others.parameters() if id(p) not in inside] if others is not None else []
     alike = [p for p in outside if p.grad is not None and not p.grad.is_sparse]
     device = next(encoder.parameters()).device

@@ -60,17 +60,19 @@ def autocast(precision: str, device: torch.device) -> AbstractContextManager[Non
 
 
 def encoder_autocast(
-    encoder: Encoder, tokens: Tokens, precision: str, training: bool = True
+    encoder: Encoder, tokens: Tokens, precision: str, training: bool = True, device: torch.device | None = None
 ) -> AbstractContextManager[None]:
     """The same for an encoder, after a try on its two longest nodes: what cannot compute in bfloat16 does not.
 
     Args:
         training: try a backward pass too.
+        device: where it will compute; None: where it is.
     """
-    device = next(encoder.parameters()).device
+    here = next(encoder.parameters()).device
+    device = device or here
     if resolved_precision(precision, device) == "bfloat16" and tokens.num_nodes:
         longest = np.argpartition(tokens.lengths, -min(TRIED, tokens.num_nodes))[-TRIED:]
-        compute_in_float32_where_needed(encoder, *(x.to(device) for x in tokens.batch(longest)), training=training)
+        compute_in_float32_where_needed(encoder, *(x.to(here) for x in tokens.batch(longest)), training=training)
     return autocast(precision, device)
 
 

@@ -178,6 +178,7 @@ NOTHING = {
     "log": (FNE, "tensorboard"),
     "max_memory": (FNE, "64GiB"),
     "labels.master": (LD, "local[2]"),
+    "train.parallel": (FNE, "fsdp"),
     "train.checkpoint_minutes": (FNE, 0.0),
     "gnn.checkpoint_minutes": (FNE, 0.0),
 }

@@ -132,3 +132,32 @@ assert faults() > 10_000  # all of it comes from the system again
 def test_freed_memory_is_kept_inside_and_given_back_after():
     # In a process of its own: after an allocation that failed, glibc serves a thread from heaps of at most 64 MiB.
     subprocess.run([sys.executable, "-c", KEPT], check=True)
+
+
+RETURNED = """
+import sys
+from labeldeconv.stages.memory import resident_memory_mib, return_large_blocks
+
+def left():
+    "MiB that stay resident when ten blocks of 8 MiB are freed under a small one that stays."
+    del_first = b"x" * (16 << 20)  # whose end raises glibc's bound
+    del del_first
+    before = resident_memory_mib()
+    blocks = [b"x" * (8 << 20) for _ in range(10)]
+    assert resident_memory_mib() > before + 70
+    stays = [b"x" * 10_000 for _ in range(100)]
+    blocks.clear()
+    return resident_memory_mib() - before
+
+if sys.argv[1] == "kept":
+    assert left() > 60
+else:
+    return_large_blocks()
+    assert left() < 15
+"""
+
+
+@pytest.mark.skipif(not hasattr(ctypes.CDLL(None), "mallopt"), reason="not glibc")
+@pytest.mark.parametrize("how", ["kept", "returned"])
+def test_large_blocks_go_back_where_that_is_asked_for(how):
+    subprocess.run([sys.executable, "-c", RETURNED, how], check=True)
