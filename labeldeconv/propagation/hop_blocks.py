@@ -24,8 +24,13 @@ from labeldeconv.stages.memory import MIB, free_memory_mib
 
 def fits_every_rank(num_nodes: int, num_edges: int, config: AdjacencyConfig) -> bool:
     """Whether ranks make hops together: they are on one machine, and there is room for an A-hat of each."""
-    needed = ranks.started() * Adjacency.building_bytes(num_nodes, num_edges, config)
-    return ranks.one_machine() and needed < (free_memory_mib() or 0.0) * MIB
+    return ranks.one_machine() and adjacencies_fit(num_nodes, num_edges, config)
+
+
+def adjacencies_fit(num_nodes: int, num_edges: int, config: AdjacencyConfig) -> bool:
+    """Whether this machine has room for an A-hat of each of its ranks."""
+    needed = ranks.on_this_machine() * Adjacency.building_bytes(num_nodes, num_edges, config)
+    return needed < (free_memory_mib() or 0.0) * MIB
 
 
 def shared_array(path: Path, shape: tuple[int, ...], dtype: np.dtype) -> np.memmap:

@@ -326,6 +326,11 @@ def one_machine() -> bool:
     return int(os.environ.get("LOCAL_WORLD_SIZE") or 0) == started()
 
 
+def on_this_machine() -> int:
+    """How many ranks the launcher has started here; all of them where it does not say."""
+    return int(os.environ.get("LOCAL_WORLD_SIZE") or started())
+
+
 def meet(place: str) -> None:
     """Go on when all ranks are here; one that is gone is found at once, by its closed connection."""
     if world() > 1:

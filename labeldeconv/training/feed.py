@@ -95,7 +95,7 @@ class NeighborFeed:
         """
         parts = shuffled(nodes, self.batch_nodes, generator)
         for seeds, x, blocks in ahead(self._sample, ((part, int(generator.integers(1 << 63))) for part in parts)):
-            yield Batch(seeds, partial(_along, x=x.to(self.device), blocks=blocks))
+            yield Batch(seeds, partial(along, x=x.to(self.device), blocks=blocks))
 
     def _sample(self, item: tuple[np.ndarray, int]) -> tuple[np.ndarray, Tensor, list[Adjacency]]:
         """Seeds (b,) and a key to the seeds, the inputs (s, d) of their neighbourhood and its blocks."""
@@ -215,11 +215,11 @@ def make_feed(
         return GraphFeed(features, adj, device)
     if config.batching == "clusters":
         return ClusterFeed(features, adj, config.clusters, config.clusters_per_batch, folder, device)
-    return NeighborFeed(features, adj, config.batch_nodes, fanouts_of(gnn, config), folder, device)
+    return NeighborFeed(features, adj, config.batch_nodes, neighbor_fanouts(gnn, config), folder, device)
 
 
-def fanouts_of(gnn: GNN, config: GNNConfig) -> list[int]:
-    """Neighbours to sample for every convolution of a GNN: `gnn.fanouts`, or its one number for all of them."""
+def neighbor_fanouts(gnn: GNN, config: GNNConfig) -> list[int]:
+    """Neighbours drawn per convolution of a GNN that can be given sampled ones; an error where it cannot."""
     steps, name = gnn.steps(), type(gnn).__name__
     if steps is None:
         raise ConfigError(f"gnn.batching 'neighbors': {name} has no steps(); 'full' or 'clusters' expected")
@@ -243,7 +243,7 @@ def _whole(gnn: GNN, x: Tensor, adj: Adjacency, nodes: np.ndarray, label_inputs:
     return out[torch.from_numpy(nodes).to(x.device)]
 
 
-def _along(gnn: GNN, x: Tensor, blocks: list[Adjacency]) -> Tensor:
+def along(gnn: GNN, x: Tensor, blocks: list[Adjacency]) -> Tensor:
     """Logits (b, c) from features (s, d) of the first block's sources, a step per block."""
     gnn.check_input(x, "graph")
     for step, rows in zip(gnn.steps() or (), blocks, strict=True):

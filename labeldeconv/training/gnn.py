@@ -29,7 +29,7 @@ from labeldeconv.graph.task import Task
 from labeldeconv.labels.pseudo import Labels
 from labeldeconv.progress import bar, logger
 from labeldeconv.propagation.adjacency import Adjacency
-from labeldeconv.propagation.hop_blocks import fits_every_rank
+from labeldeconv.propagation.hop_blocks import adjacencies_fit, fits_every_rank
 from labeldeconv.propagation.outofcore import block_bytes
 from labeldeconv.propagation.sampling import METIS_BYTES
 from labeldeconv.settings.models import GNNConfig, MetricName, RegressionLoss
@@ -42,12 +42,13 @@ from labeldeconv.stages.stage import Artefact, Folder, stage
 from labeldeconv.training.checkpoint import Checkpoint
 from labeldeconv.training.consistency import Consistency
 from labeldeconv.training.encoder import HasValues, TrainedEncoder, start_outputs
-from labeldeconv.training.feed import Batch, Feed, InductiveFeed, edge_values, fanouts_of, make_feed
+from labeldeconv.training.feed import Batch, Feed, InductiveFeed, edge_values, make_feed, neighbor_fanouts
 from labeldeconv.training.finite import check_loss, check_rows, check_weights
 from labeldeconv.training.global_batch import mixed_seed, sum_gradients
 from labeldeconv.training.label_reuse import LabelReuse
 from labeldeconv.training.layerwise import FIXED, inference_bytes
 from labeldeconv.training.row_shares import SharedRowFeed, share_norms
+from labeldeconv.training.seed_shares import SharedNeighborFeed
 from labeldeconv.training.supervision import SoftLabels, Supervision, confident, node_losses
 
 GRAPH = ("edges", "num_nodes", "train_labels", "known_labels", "split", "task", "num_classes")  # read of the graph
@@ -101,12 +102,16 @@ class KeptGNN:
     content_key: str
 
 
-def by_rows(arguments: Mapping[str, Any]) -> bool:
-    """Whether ranks can share the training of a GNN: one that is fed by rows."""
-    return bool(arguments["architecture"].sample.feed == "rows")
+def by_ranks(arguments: Mapping[str, Any]) -> bool:
+    """Whether ranks share the training of a GNN: one fed by rows, or by neighbours with room for every A-hat."""
+    graph, settings = arguments["graph"], arguments["settings"]
+    if arguments["architecture"].sample.feed == "rows":
+        return True
+    size = (graph.num_nodes, graph.edges.shape[1], settings.adjacency)
+    return bool(settings.batching == "neighbors" and adjacencies_fit(*size))
 
 
-@stage(version=5, parallel=by_rows)  # 5: GAMLP, SAGN, GAT and RevGAT draw their dropout by hashes
+@stage(version=6, parallel=by_ranks)  # 6: sampled neighbours are drawn by node
 def gnn(
     out: Folder,
     features: HasValues,
@@ -123,7 +128,9 @@ def gnn(
     weights: tuple[float, ...] | None = None,
     loss: Annotated[RegressionLoss, Younger] = "mse",
 ) -> TrainedGNN:
-    """A GNN trained on fixed features (n, d); one that is fed by rows by all ranks together (training/row_shares.py).
+    """A GNN trained on fixed features (n, d).
+
+    All ranks train one that is fed by rows (training/row_shares.py) or by sampled neighbours (training/seed_shares.py).
 
     Args:
         inductive: train on the graph of the train nodes, predict on the whole one.
@@ -181,7 +188,7 @@ def gnn_bytes(model: GNN, graph: AttributedGraph, settings: GNNConfig) -> float:
         entries = held // 4
         working = FIXED + 1.5 * training_mib(model, Size(n, entries, n, 0)) * MIB  # what is freed is kept and torn
     elif settings.batching == "neighbors":
-        step = sampled_mib(model, n, settings.batch_nodes, fanouts_of(model, settings)) * MIB
+        step = sampled_mib(model, n, settings.batch_nodes, neighbor_fanouts(model, settings)) * MIB
         working = max(step, inference_bytes(model, n, held // 4))
     else:
         share, entries = min(1.0, settings.clusters_per_batch / settings.clusters), held // 4
@@ -210,7 +217,7 @@ def _feed(
     folder: Path,
     device: torch.device,
 ) -> Feed:
-    if ranks.world() > 1:
+    if ranks.world() > 1 and model.feed == "rows":
         fits = fits_every_rank(num_nodes, edges.shape[1], settings.adjacency)
         together = bool(ranks.of_first({"together": fits})["together"])
         if ranks.one_machine() and not (together or ranks.leads() or model.label_hops):  # hop features are rank 0's
@@ -221,6 +228,9 @@ def _feed(
     adj = Adjacency.from_edges(edges, num_nodes, settings.adjacency)
     if values is not None:
         adj = adj.with_edge_features(edges, values)
+    if ranks.world() > 1:
+        fanouts = neighbor_fanouts(model, settings)
+        return SharedNeighborFeed(x, adj, settings.batch_nodes, fanouts, folder, device)
     return make_feed(model, x, adj, settings, folder, device)
 
 

@@ -76,7 +76,7 @@ Kind = Literal["gas", "sage"]
 LESS = "lower joint.batch_nodes, joint.fanout or joint.chunk_nodes"
 
 
-@stage(version=4)  # 4: GAT and RevGAT draw their dropout by hashes
+@stage(version=5)  # 5: sampled neighbours are drawn by node
 def joint(
     out: Folder,
     kind: Kind,
@@ -158,7 +158,7 @@ class HasHead(Protocol):
         ...
 
 
-@stage(version=2)  # 2: as joint
+@stage(version=3)  # 3: as joint
 def joint_head(
     out: Folder,
     kind: Kind,

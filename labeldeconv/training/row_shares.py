@@ -49,14 +49,14 @@ class SharedRowFeed(RowFeed):
     def batches(self, nodes: np.ndarray, generator: np.random.Generator) -> Iterator[Batch]:
         """The batches of one process, of which every rank reads its share."""
         wholes = list(shuffled(nodes, self.batch_rows, generator))
-        shares = [whole[_own(len(whole))] for whole in wholes]
+        shares = [whole[own_rows(len(whole))] for whole in wholes]
         read = map(self._keep, shares) if len(shares) == 1 else ahead(self._read, shares)
         for whole, (ids, x) in zip(wholes, read, strict=True):
             yield Batch(ids, partial(self._logits, ids=ids, x=x), whole)
 
     def predict(self, gnn: GNN, nodes: np.ndarray) -> Tensor:
         """Logits (m, c), of which every rank computes its share; all get all."""
-        own = _own(len(nodes))
+        own = own_rows(len(nodes))
         part = super().predict(gnn, nodes[own]).float()
         every = part.new_zeros(len(nodes), part.shape[1])
         every[own] = part
@@ -67,7 +67,7 @@ class SharedRowFeed(RowFeed):
         return shared_hop_features(features, self.adj, hops, folder, self.together)
 
 
-def _own(count: int) -> slice:
+def own_rows(count: int) -> slice:
     """Which of `count` rows are for this rank: as many as for any other, or one less."""
     size, rest = divmod(count, ranks.world())
     start = ranks.rank() * size + min(ranks.rank(), rest)

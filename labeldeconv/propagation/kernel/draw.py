@@ -1,9 +1,9 @@
 """Neighbours drawn without replacement for many rows of a CSR pattern at once, and the numbering of what was drawn.
 
 A row draws by Floyd's algorithm, one random number per neighbour, with a table of stamps instead of a search for
-duplicates. Its random numbers are a stream of its own (splitmix64, from a key and the row's place), so that rows are
-independent of each other and of the number of threads. In numpy the same took 16.6 s for a batch of ogbn-proteins (21
-million draws); docs/performance.md has what it takes here.
+duplicates. Its random numbers are a stream of its own (splitmix64, from a key and the row's node), so that rows are
+independent of each other, of the other rows that are asked for, and of the number of threads. In numpy the same took
+16.6 s for a batch of ogbn-proteins (21 million draws); docs/performance.md has what it takes here.
 """
 
 from __future__ import annotations
@@ -116,7 +116,7 @@ def _draw_rows(
                 if carries:
                     taken[at + k] = carried[first + k]
             continue
-        stamp, state = np.int32(i - lo + 1), _mixed(key + np.uint64(i + 1) * GOLDEN)
+        stamp, state = np.int32(i - lo + 1), _mixed(key + np.uint64(targets[i] + 1) * GOLDEN)
         for k in range(count):
             last = degree - count + k
             size = last + np.uint64(1)

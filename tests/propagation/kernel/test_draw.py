@@ -125,7 +125,7 @@ def test_draws_are_those_of_floyds_algorithm(fanout):
         first, degree = int(INDPTR[row]), int(INDPTR[row + 1] - INDPTR[row])
         count = min(degree, fanout)
         expected = list(range(degree)) if count == degree else []
-        state = mixed((key + (i + 1) * GOLDEN) % BITS)
+        state = mixed((key + (row + 1) * GOLDEN) % BITS)
         for last in range(degree - count, degree) if count < degree else ():
             state = (state + GOLDEN) % BITS
             chosen = (mixed(state) >> 32) * (last + 1) >> 32
