@@ -2,6 +2,7 @@
 
     python benchmarks/distributed.py
     python benchmarks/distributed.py --sizes 100000,1000000,10000000 --json
+    python benchmarks/distributed.py --ranks                # 1 and 2 ranks of torchrun instead: benchmarks/ranks.py
 
 Random graphs with a tenth as many nodes as edges, targets by a power law (so there are hubs), 40 classes, two hops,
 both engines from the same Parquet files to the same Parquet files and K.npy. Spark is a cluster of two worker processes
@@ -15,6 +16,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import subprocess
 import sys
 import tempfile
 import time
@@ -105,6 +107,10 @@ def main() -> None:
     parser.add_argument("--master", default="local-cluster[2,1,2048]")
     parser.add_argument("--memory", default="2g")
     parser.add_argument("--json", action="store_true")
+    parser.add_argument("--ranks", action="store_true", help="what ranks share, by benchmarks/ranks.py and its options")
+    if "--ranks" in sys.argv:
+        rest = [word for word in sys.argv[1:] if word != "--ranks"]
+        sys.exit(subprocess.call([sys.executable, str(Path(__file__).with_name("ranks.py")), *rest]))
     asked = parser.parse_args()
     cluster, rows = Cluster(asked.master, asked.memory), []
     with tempfile.TemporaryDirectory() as folder:

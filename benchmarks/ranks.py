@@ -55,6 +55,7 @@ from labeldeconv.training.sharding import own_part
 SETUPS = {"1 rank": (1, 1), "1 process, 2 threads": (1, 2), "2 ranks": (2, 1)}  # ranks, threads of each
 CLASSES, WIDTH, MIB = 10, 64, 1 << 20
 VOCABULARY = 1000
+WARM = 0.02  # scale of the run before the measured one
 
 
 def bert(hidden: int, layers: int) -> Any:
@@ -154,8 +155,9 @@ def measured(folder: Path, names: list[str], scale: float) -> dict[str, list[flo
     """Seconds and CPU seconds of the parts on this rank; each is run once before, small, so that kernels are there."""
     found = {}
     for name in names:
-        warm, real = parts(min(scale, 0.02))[name](), parts(scale)[name]()
-        for kind, run in (("warm", warm), ("real", real)):
+        runs = {"warm": parts(WARM)[name]()} if scale > WARM else {}
+        runs["real"] = parts(scale)[name]()
+        for kind, run in runs.items():
             own = folder / f"{name} {kind}"
             own.mkdir(parents=True, exist_ok=True)
             ranks.meet(f"the start of {name}")
@@ -236,10 +238,12 @@ def launched(world: int, threads: int, options: list[str]) -> list[Any]:
 
 def scaling(only: str, rounds: int, scale: float) -> Iterator[dict[str, Any]]:
     """Rounds of all setups in turn: seconds of the slowest rank and CPU seconds of all, by setup and part."""
+    options = ["--only", only, "--scale", str(scale)]
+    launched(1, 1, options)  # not counted: kernels that many rows alone use are compiled, which took 10 s, and cached
     for number in range(rounds):
         row = {}
         for setup in sorted(SETUPS, reverse=bool(number % 2)):
-            told = launched(*SETUPS[setup], ["--only", only, "--scale", str(scale)])
+            told = launched(*SETUPS[setup], options)
             row[setup] = {
                 name: {"wall": max(t[name][0] for t in told), "cpu": sum(t[name][1] for t in told)} for name in told[0]
             }
@@ -253,7 +257,10 @@ def summary(rows: list[dict[str, Any]], name: str) -> dict[str, float]:
         return statistics.median(value(row) for row in rows)
 
     one, peer, two = SETUPS
-    found = {f"{kind}, {setup}": median(lambda r, s=setup, k=kind: r[s][name][k]) for setup in SETUPS for kind in ("wall", "cpu")}  # type: ignore[misc] # noqa: E501 # fmt: skip
+    found = {}
+    for setup in SETUPS:
+        for kind in ("wall", "cpu"):
+            found[f"{kind}, {setup}"] = statistics.median(row[setup][name][kind] for row in rows)
     return {
         **found,
         "efficiency_wall": median(lambda r: r[one][name]["wall"] / (2 * r[two][name]["wall"])),

@@ -9,7 +9,10 @@ import numpy as np
 import pytest
 
 from benchmarks import bench
+from benchmarks import ranks as by_ranks
 from benchmarks.compare import judge, ratios
+from labeldeconv.stages import ranks
+from tests.launched import launch
 
 ROOT = Path(__file__).parents[1]
 SCRIPT = ROOT / "benchmarks" / "compare.py"
@@ -95,3 +98,25 @@ def test_bench_keeps_the_old_result_of_what_fails_or_hangs(tmp_path, monkeypatch
     assert bench.run("bad", "bad.py", 1.0, tmp_path) == "failed: no data here"
     assert bench.run("slow", "slow.py", 0.01, tmp_path) == "not finished in 0.01 minutes"
     assert (tmp_path / "bad.json").read_text() == "old"
+
+
+def small_parts(folder):
+    with ranks.joined():
+        return by_ranks.measured(folder, list(by_ranks.parts(1.0)), 0.01)
+
+
+def test_every_part_that_ranks_share_is_measured(tmp_path):
+    zero, one = launch(small_parts, tmp_path / "ranks", tmp_path)
+    assert (zero.code, one.code) == (0, 0), zero.message or one.message
+    assert list(zero.value) == list(by_ranks.parts(1.0))
+    assert all(wall > 0 and cpu > 0 for told in (zero, one) for wall, cpu in told.value.values())
+
+
+def test_efficiencies_are_ratios_inside_a_round():
+    setups = zip(by_ranks.SETUPS, ([10.0, 10.0], [6.0, 11.0], [8.0, 15.0]), strict=True)
+    row = {setup: {"hops": {"wall": wall, "cpu": cpu}} for setup, (wall, cpu) in setups}
+    found = by_ranks.summary([row], "hops")
+    assert found["efficiency_wall"] == pytest.approx(10 / 16)
+    assert found["efficiency_cpu"] == pytest.approx(10 / 15)
+    assert found["ratio_two_threads"] == pytest.approx(6 / 8)
+    assert found["cpu, 2 ranks"] == 15.0
