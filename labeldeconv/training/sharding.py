@@ -16,6 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from labeldeconv.encoders.base import Encoder, state_key
+from labeldeconv.encoders.image import ImageEncoder
 from labeldeconv.errors import ConfigError
 from labeldeconv.stages import ranks
 from labeldeconv.stages.memory import return_large_blocks
@@ -27,6 +28,11 @@ def cut(encoder: Encoder, device: torch.device, label: str) -> None:
         raise ConfigError(
             f"train.parallel 'fsdp': weights in {', '.join(wrong)} (encoder.weights '4bit') cannot be cut; "
             "encoder.weights 'bfloat16' or 'float32' expected, or train.parallel 'ddp'"
+        )
+    if any(isinstance(part, ImageEncoder) for part in encoder.modules()):
+        raise ConfigError(
+            "train.parallel 'fsdp': an encoder of images does not run on a rank whose nodes have none, and the others "
+            "would wait for it; train.parallel 'ddp' expected"
         )
     from torch.distributed.device_mesh import init_device_mesh
     from torch.distributed.fsdp import fully_shard
@@ -103,9 +109,12 @@ def clip_shards(parameters: Iterable[nn.Parameter], most: float) -> None:
 
 
 def _layers(module: nn.Module) -> Iterator[nn.Module]:
-    """The layers of a model: what the outermost lists of modules hold, where it has weights."""
+    """The layers of a model: what the outermost lists of modules hold, where it has weights.
+
+    A list of encoders, one for each column, has their layers.
+    """
     for child in module.children():
-        if isinstance(child, nn.ModuleList):
-            yield from (layer for layer in child if next(layer.parameters(), None) is not None)
-        else:
+        if not isinstance(child, nn.ModuleList) or any(isinstance(part, Encoder) for part in child):
             yield from _layers(child)
+        else:
+            yield from (layer for layer in child if next(layer.parameters(), None) is not None)

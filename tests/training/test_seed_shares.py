@@ -9,6 +9,7 @@ import torch
 
 from labeldeconv import fit, planted
 from labeldeconv.gnns.architecture import Architecture
+from labeldeconv.propagation import hop_blocks
 from labeldeconv.propagation.adjacency import Adjacency
 from labeldeconv.settings.models import GNNConfig
 from labeldeconv.stages import ranks
@@ -167,3 +168,16 @@ def test_a_run_of_two_ranks_trains_sage_by_both(tmp_path, monkeypatch):
     assert zero.value == one.value
     assert zero.value[0] == [2]
     assert len(zero.value[1]) == 60
+
+
+def test_which_trainings_are_shared(monkeypatch):
+    graph = planted(30, num_classes=4).graph
+
+    def shared(name, batching):
+        config = GNNConfig(name=name, batching=batching)
+        return loop.by_ranks({"graph": graph, "settings": config, "architecture": Architecture.of(config)})
+
+    asked = [("sagn", "full"), ("gcn", "neighbors"), ("gcn", "full"), ("gcn", "clusters")]
+    assert [shared(*case) for case in asked] == [True, True, False, False]
+    monkeypatch.setattr(hop_blocks, "free_memory_mib", lambda: 0.001)  # no room for an A-hat of each rank
+    assert [shared(*case) for case in asked] == [True, False, False, False]

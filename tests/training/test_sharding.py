@@ -1,8 +1,10 @@
 """Encoders cut into shards train as whole ones, and go on from each other's checkpoints, by one rank or two."""
 
 import itertools
+import json
 import os
 import signal
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -11,6 +13,7 @@ import torch.distributed.fsdp
 from safetensors.torch import load_file
 
 from labeldeconv import fit
+from labeldeconv.encoders.image import ImageEncoder
 from labeldeconv.encoders.pretrained import Pretrained, Weights, load_encoder
 from labeldeconv.errors import ConfigError
 from labeldeconv.graph.task import Task
@@ -185,6 +188,45 @@ def test_weights_in_whole_numbers_are_not_cut():
     encoder.model.packed = torch.nn.Parameter(torch.zeros(4, dtype=torch.uint8), requires_grad=False)
     with pytest.raises(ConfigError, match=r"train.parallel 'fsdp'.*uint8.*4bit.*'ddp'"):
         cut(encoder, torch.device("cpu"), "train")
+
+
+def test_encoders_that_may_not_run_are_not_cut():
+    model = torch.nn.Linear(2, 2)
+    model.config = SimpleNamespace(hidden_size=2)
+    with pytest.raises(ConfigError, match=r"train.parallel 'fsdp'.*images.*'ddp'"):
+        cut(ImageEncoder(model, None, EncoderConfig()), torch.device("cpu"), "train")
+
+
+def columns(folder):
+    """Gradients of an encoder of two columns by two ranks, each with one of two records."""
+    with ranks.joined():
+        encoder, inputs = records()
+        cut(encoder, torch.device("cpu"), "columns")
+        layers = [part for part in encoder.modules() if isinstance(part, torch.distributed.fsdp.FSDPModule)]
+        own = slice(ranks.rank(), ranks.rank() + 1)
+        encoder(*(part[own] for part in inputs)).square().sum().backward()
+        told = {name: whole(p.grad).tolist() for name, p in encoder.named_parameters() if p.grad is not None}
+        return [len(layers), told]
+
+
+def records():
+    encoder = load_encoder(EncoderConfig(name="kind=category,text=tiny")).eval()
+    rows = encoder.tokenize([json.dumps({"kind": kind, "text": kind * 9}) for kind in "ab"], 16)
+    length = max(map(len, rows))
+    inputs = [[*row, *[0] * (length - len(row))] for row in rows], [[1] * length] * 2
+    return encoder, tuple(map(torch.tensor, inputs))
+
+
+def test_an_encoder_of_columns_is_cut_by_the_layers_of_each(tmp_path):
+    encoder, inputs = records()
+    encoder(*inputs).square().sum().backward()
+    zero, one = launch(columns, tmp_path / "ranks", tmp_path)
+    assert (zero.code, one.code) == (0, 0), zero.message or one.message
+    assert zero.value[0] == 3  # two layers of 'tiny', and the rest
+    expected = {name: p.grad for name, p in encoder.named_parameters() if p.grad is not None}
+    assert zero.value[1].keys() == expected.keys()
+    for name, gradient in expected.items():
+        np.testing.assert_allclose(zero.value[1][name], gradient, rtol=1e-3, atol=1e-5, err_msg=name)
 
 
 def test_a_whole_tensor_is_its_own_part():
