@@ -156,9 +156,9 @@ def memory_of_a_choice(n, folder, d=32, h=5, c=9):
 
 
 def test_memory_at_the_size_of_ogbn_products(tmp_path, monkeypatch):
-    """Growth per node, measured to 200,000 nodes, times 2.45 million, and the sums for d = 768, N = 5: under 1 GiB."""
+    """Growth per node, measured to 80,000 nodes, times 2.45 million, and the sums for d = 768, N = 5: under 1 GiB."""
     monkeypatch.setattr(module, "COLUMN_BYTES", 1)  # as for millions of nodes: the narrowest blocks of columns
-    few, many = 50_000, 200_000
+    few, many = 20_000, 80_000
     small, large = (memory_of_a_choice(n, tmp_path) for n in (few, many))
     per_node = (large - small) / (many - few)
     assert per_node < 240  # 3 * 64 for columns in the graph, 17 for folds, and the answers of validation nodes

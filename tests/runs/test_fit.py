@@ -218,9 +218,9 @@ def test_a_run_directory_used_again_holds_the_new_split(tmp_path):
 def test_off_a_terminal_every_stage_is_a_line(tmp_path):
     """Under nohup, SLURM or CI a run of hours printed nothing."""
     run = [sys.executable, "-m", "labeldeconv", "fit", "planted:60", "--encoder", "tiny", "--gnn", "gcn"]
-    run += ["--method", "ld", "--out", str(tmp_path / "r")]
+    run += ["--method", "ld", "--out", str(tmp_path / "r"), "--set", "gnn.epochs=2", "--set", "train.epochs=1"]
     env = {**os.environ, "LABELDECONV_CACHE": str(tmp_path / "c")}
-    told = subprocess.run([*run, "--set", "gnn.epochs=2"], env=env, capture_output=True, text=True, check=True).stderr
+    told = subprocess.run(run, env=env, capture_output=True, text=True, check=True).stderr
     assert all(any(label in line for line in told.splitlines()) for label in ("tokens", "first gnn", "hops", "train"))
     quiet = subprocess.run([*run, "--quiet"], env=env, capture_output=True, text=True, check=True).stderr
     assert quiet == ""
