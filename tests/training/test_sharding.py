@@ -9,6 +9,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
+import torch._dynamo  # which FSDP2 loads at its first step: here once, and not by every rank
 import torch.distributed.fsdp
 from safetensors.torch import load_file
 
@@ -108,16 +109,15 @@ def test_shards_train_as_one_process_and_go_on_from_each_other(tmp_path, monkeyp
 
 
 VARIANTS = {
-    "plain": ({}, {}),
-    "gradient checkpointing": ({}, {"gradient_checkpointing": True}),
     "last layer": ({}, {}),
     "adapters": ({"lora_rank": 2}, {}),
     "adapters, bfloat16 weights": ({"lora_rank": 2, "weights": "bfloat16"}, {}),
-    "bfloat16": ({}, {"precision": "bfloat16"}),
+    "bfloat16, gradient checkpointing": ({}, {"precision": "bfloat16", "gradient_checkpointing": True}),
 }
+QUICK = ["last layer"]
 
 
-def variants(folder, tokens):
+def variants(folder, tokens, names):
     """Losses of the stage `train` by two ranks, of whole encoders and of shards, and features of what it saved."""
     told = {}
     with ranks.joined():
@@ -125,7 +125,8 @@ def variants(folder, tokens):
         plain = Weights(Pretrained(EncoderConfig(name="tiny")))
         states = token_states.function(Folder(folder / "states"), tokens, plain, 1, "float32")
         states.__dict__["_made"] = Made("token_states", "key", folder, 0.0, None, False)
-        for (name, (config, settings)), parallel in itertools.product(VARIANTS.items(), ("ddp", "fsdp")):
+        for name, parallel in itertools.product(names, ("ddp", "fsdp")):
+            config, settings = VARIANTS[name]
             own = folder / f"{name} {parallel}"
             own.mkdir(exist_ok=True)
             weights = Weights(Pretrained(EncoderConfig(name="tiny", **config)))
@@ -146,13 +147,15 @@ def variants(folder, tokens):
     return told
 
 
-def test_the_stage_in_shards_gives_what_whole_encoders_give(tmp_path):
-    pytest.importorskip("peft")  # here, so that both ranks have it
+@pytest.mark.parametrize("names", [QUICK, pytest.param([*VARIANTS], marks=pytest.mark.thorough)], ids=["quick", "all"])
+def test_the_stage_in_shards_gives_what_whole_encoders_give(tmp_path, names):
+    if names != QUICK:
+        pytest.importorskip("peft")  # here, so that both ranks have it
     tokens = letter_tokens(n, tmp_path / "tokens", distinct=True)
-    zero, one = launch(variants, tmp_path / "ranks", tmp_path, tokens, seconds=240)
+    zero, one = launch(variants, tmp_path / "ranks", tmp_path, tokens, names, seconds=240)
     assert (zero.code, one.code) == (0, 0), zero.message or one.message
     assert zero.value == one.value
-    for name in VARIANTS:
+    for name in names:
         (losses, features), (expected, known) = (zero.value[f"{name} {kind}"] for kind in ("fsdp", "ddp"))
         coarse = 0.05 if "bfloat16" in name else 1e-3
         assert len(losses) == len(expected) > 3
