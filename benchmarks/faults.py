@@ -286,8 +286,10 @@ class Ended:
 
 def start(place: Path, command: str, at: int | None = None, kind: str = "", counts: bool = False) -> int:
     """Fork a child that runs a command with everything below `place`, with a fault if one is named."""
+    signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])  # no command has begun yet
     child = os.fork()
     if child:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT])
         return child
     code = 70
     try:
@@ -299,10 +301,17 @@ def start(place: Path, command: str, at: int | None = None, kind: str = "", coun
         layer = Layer(str(place / "work"), at, kind)
         if at is not None or counts:
             install(layer)
-        from labeldeconv.cli.app import main
+        from labeldeconv.cli import app
 
+        shown = app.show
+
+        def begin() -> None:
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT])
+            shown()
+
+        app.show = begin  # the first thing that the command does
         try:
-            main()
+            app.main()
             code = 0
         except SystemExit as stop:
             code = stop.code if isinstance(stop.code, int) else 0 if stop.code is None else 1

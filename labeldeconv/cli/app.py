@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import os
+import signal
 import sys
+import threading
+from collections.abc import Iterator
 from pathlib import Path
+from types import FrameType
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 # Before torch loads: threads that spin while waiting cost a shared machine up to 70 times (measured).
@@ -60,6 +64,7 @@ if TYPE_CHECKING:
     from labeldeconv.settings.models import Config
 
 
+INTERRUPTED = "interrupted; resume with the same command: it goes on from the last checkpoint\n"
 LOST = "stdout: {}; what was to be printed is lost, but files are written"
 
 
@@ -71,7 +76,7 @@ class Commands(TyperGroup):
         try:
             return super().invoke(ctx)
         except KeyboardInterrupt:
-            sys.stderr.write("interrupted; resume with the same command: it goes on from the last checkpoint\n")
+            sys.stderr.write(INTERRUPTED)
             raise typer.Exit(130) from None
         except BrokenPipeError:  # `labeldeconv ... | head -1`
             _forget_stdout()
@@ -461,20 +466,46 @@ def _dry_run(settings: Config, as_json: bool) -> None:
 
 def main() -> None:
     """Entry point: errors of the input, the disk or memory are one message and exit code 1, never a traceback."""
-    show()
-    try:
-        with ranks.joined():
-            app()
-    except LabelDeconvError as error:
-        _stop(error)
-    except (OSError, MemoryError, RuntimeError) as error:
-        if (told := plainly(error, "labeldeconv")) is None:
+    with _interrupts() as interrupts:
+        try:
+            show()
+            with ranks.joined():
+                app()
+        except KeyboardInterrupt:  # before a command began
+            sys.stderr.write(INTERRUPTED)
+            raise SystemExit(130) from None
+        except Exception as error:
+            if interrupts:
+                sys.stderr.write(INTERRUPTED)
+                raise SystemExit(130) from None
+            told = plainly(error, "labeldeconv") if isinstance(error, OSError | MemoryError | RuntimeError) else None
+            if told is None and not isinstance(error, LabelDeconvError):
+                raise
+            _stop(told or error)
+        except SystemExit:
+            _flush_stdout()
             raise
-        _stop(told)
-    except SystemExit:
-        _flush_stdout()
-        raise
     _flush_stdout()
+
+
+@contextlib.contextmanager
+def _interrupts() -> Iterator[list[int]]:
+    """Every Ctrl-C inside: numpy makes a TypeError of one that comes while it writes a file."""
+    seen: list[int] = []
+
+    def note(number: int, frame: FrameType | None) -> None:
+        seen.append(number)
+        signal.default_int_handler(number, frame)
+
+    before = signal.getsignal(signal.SIGINT)
+    noted = before is signal.default_int_handler and threading.current_thread() is threading.main_thread()
+    if noted:
+        signal.signal(signal.SIGINT, note)
+    try:
+        yield seen
+    finally:
+        if noted:
+            signal.signal(signal.SIGINT, before)
 
 
 def _flush_stdout() -> None:

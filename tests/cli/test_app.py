@@ -237,6 +237,33 @@ def test_ctrl_c_says_how_to_go_on(tmp_path):
     assert not (tmp_path / "run").exists()
 
 
+def _interrupted_as(error):
+    """A library in which Ctrl-C came, and that made another error of it, as numpy does while it writes a file."""
+    try:
+        signal.raise_signal(signal.SIGINT)
+    except KeyboardInterrupt:
+        raise error from None
+
+
+@pytest.mark.parametrize(
+    ("where", "error"),
+    [("labeldeconv.cli.app.show", KeyboardInterrupt()), ("labeldeconv.runs.fit.fit_config", TypeError("expected str"))],
+)
+def test_ctrl_c_at_any_time_is_one_line(where, error, monkeypatch, capsys):
+    """At a random time in the first tenth of a run, while typer reads the commands, it was a traceback."""
+    standing = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        monkeypatch.setattr(where, lambda *_, **__: _interrupted_as(error))
+        monkeypatch.setattr(sys, "argv", ["labeldeconv", "fit", "planted:60"])
+        with pytest.raises(SystemExit) as stop:
+            main()
+        assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    finally:
+        signal.signal(signal.SIGINT, standing)
+    assert stop.value.code == 130
+    assert capsys.readouterr().err == "interrupted; resume with the same command: it goes on from the last checkpoint\n"
+
+
 @pytest.mark.parametrize(
     ("error", "message"),
     [
