@@ -110,6 +110,24 @@ def test_two_ranks_train_as_one_and_go_on_from_each_other(tmp_path, monkeypatch)
         torch.testing.assert_close(logits(state, tokens), logits(expected, tokens), rtol=1e-2, atol=1e-2)
 
 
+def three_ranks(folder, tokens):
+    with ranks.joined():
+        assert ranks.world() == 3
+        torch.save(train_in(folder / "three", tokens).state_dict(), folder / f"three.{ranks.rank()}.pt")
+
+
+def test_three_ranks_train_as_one(tmp_path):
+    tokens = letter_tokens(n, tmp_path / "tokens")
+    expected = train_in(tmp_path / "expected", tokens).state_dict()
+    assert [ended.code for ended in launch(three_ranks, tmp_path / "ranks", tmp_path, tokens, world=3)] == [0, 0, 0]
+    states = [torch.load(tmp_path / f"three.{rank}.pt") for rank in range(3)]
+    assert all(torch.equal(held, other[key]) for other in states[1:] for key, held in states[0].items())
+    known, rows = rows_of(tmp_path / "expected"), rows_of(tmp_path / "three")
+    np.testing.assert_allclose([r["loss"] for r in rows], [r["loss"] for r in known], rtol=1e-4)
+    np.testing.assert_allclose([r["gamma"] for r in rows], [r["gamma"] for r in known], atol=2e-5)
+    torch.testing.assert_close(logits(states[0], tokens), logits(expected, tokens), rtol=1e-2, atol=1e-2)
+
+
 def fitted(folder, name):
     result = fit(
         "planted:60", method="ld", gnn="gcn", encoder="tiny", hops=2, out=folder / name, cache=folder / f"{name} cache",
