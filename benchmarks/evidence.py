@@ -1,7 +1,7 @@
 """When inverse labels pay: the runs planned in docs/plan.md, one cell at a time, resumable, and their statistics.
 
     python benchmarks/evidence.py --minutes 60          # run cells until the time is up; again to go on
-    python benchmarks/evidence.py --only words,citeseer --minutes 60
+    python benchmarks/evidence.py --only words,citeseer --minutes 60    # two with other graphs can run side by side
     python benchmarks/evidence.py --report              # tables and tests of what is finished
     python benchmarks/evidence.py --predictor           # does `analyze bias` foretell the gain?
     python benchmarks/evidence.py --plan                # the cells, and how many are done
@@ -133,7 +133,7 @@ def run(cell: Cell, gnns: dict[tuple[str, str], str]) -> dict[str, Any]:
     graph = graph_of(case, cell.split, cell.seed)
     setting = {"setting": "inductive"} if cell.split == "inductive" else {}
     place = (cell.graph, cell.split)
-    out = ROOT / "runs" / "evidence"
+    out = ROOT / "runs" / f"evidence-{cell.graph}"  # so that processes with other graphs run beside each other
     if cell.gnn == "auto" and place not in gnns:
         chooser = graph_of(case, cell.split, 0)
         gnns[place] = fit(chooser, method="pne", gnn="auto", seed=0, out=out, **case.settings, **setting).settings[
