@@ -19,6 +19,13 @@ from labeldeconv.graph.split import Split
 from labeldeconv.graph.texts import Texts
 
 torch.set_num_threads(1)
+torch.manual_seed(0)  # for what is drawn while tests are collected
+
+
+@pytest.fixture(autouse=True)
+def _own_seed():
+    """What a test draws from torch's global generator is the same in every run, whatever ran before it."""
+    torch.manual_seed(0)
 
 
 @pytest.fixture(autouse=True)

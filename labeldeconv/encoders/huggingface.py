@@ -176,7 +176,7 @@ def open_model(source: str, weights: str = "float32", **place: Any) -> Any:
             source, use_safetensors=True, output_loading_info=True, dtype=dtype, **place
         )
     model = without_random_pooler(*loaded)
-    return model.requires_grad_(False) if weights == "4bit" else in_precision(model, weights)
+    return _unpacked(model).requires_grad_(False) if weights == "4bit" else in_precision(model, weights)
 
 
 def kept_weights(weights: str) -> str:
@@ -201,6 +201,18 @@ def _four_bits() -> Any:
         bnb_4bit_use_double_quant=True,
         bnb_4bit_compute_dtype=torch.bfloat16,
     )
+
+
+def _unpacked(model: Any) -> Any:
+    """The model with 4-bit weights that stay as they are.
+
+    On a CPU with AVX512-BF16 bitsandbytes packs them anew at the first pass, for speed: with rounded scales, so that
+    what is saved afterwards differs, and not at all where a layer is narrower than a block of 64 weights.
+    """
+    for module in model.modules():
+        if hasattr(module, "support_avx512bf16_for_cpu"):
+            module.support_avx512bf16_for_cpu = False
+    return model
 
 
 def padding_token(tokenizer: Any, model: str) -> int:

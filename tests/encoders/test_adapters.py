@@ -60,10 +60,12 @@ def test_adapters_as_the_settings_say():
 
 
 @pytest.mark.parametrize("weights", ["bfloat16", "4bit"])
-def test_weights_in_fewer_bits_train_adapters_and_are_saved_with_them(weights, tmp_path):
+def test_weights_in_fewer_bits_train_adapters_and_are_saved_with_them(weights, tmp_path, monkeypatch):
     pytest.importorskip("peft", reason="needs the extra lora")
     if weights == "4bit":
         pytest.importorskip("bitsandbytes", reason="needs the extra 4bit")
+        # The defect: such a machine packed weights at the first pass, which fails for layers as narrow as these.
+        monkeypatch.setattr("bitsandbytes.nn.modules.has_avx512bf16", lambda: True)
     folder = str(save_family("bert", tmp_path / "base"))
     whole = encode(load_encoder(EncoderConfig(name=folder)), TEXTS)
     torch.manual_seed(0)
