@@ -154,7 +154,7 @@ CHOOSE = {
     "labels.engine": (LD, "spark"),
     "labels.rounds": (LD, 2),
     "train.psi_init": ({**FNE, "train.head": "psi"}, "gnn"),
-    "train.precision": (FNE, "bfloat16"),
+    "train.precision": ({**FNE, "train.precision": "float32"}, "bfloat16"),
     "gnn.inputs": (FNE, "both"),
     "gnn.candidates": (AUTO, ["mlp", "spegcn"]),
     "gnn.init": ({**FNE, "train.head": "psi"}, "psi"),
