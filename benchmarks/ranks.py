@@ -40,12 +40,13 @@ from labeldeconv.graph.task import Task
 from labeldeconv.graph.texts import Texts
 from labeldeconv.labels.targets import TrueLabels
 from labeldeconv.propagation.adjacency import Adjacency
-from labeldeconv.propagation.hop_blocks import shared_array, write_hops_together
+from labeldeconv.propagation.hop_blocks import RowBlock, write_hops_together
 from labeldeconv.propagation.outofcore import write_hops
 from labeldeconv.settings.models import AdjacencyConfig, EncoderConfig, GNNConfig, TrainConfig
 from labeldeconv.stages import ranks
 from labeldeconv.stages.files import map_array
 from labeldeconv.stages.memory import anonymous_memory_mib, peak_memory_mib, reset_peak_memory
+from labeldeconv.stages.shared_arrays import rows_of_all
 from labeldeconv.stages.stage import Folder
 from labeldeconv.training.encoder import LinearHead, Objective, train_encoder
 from labeldeconv.training.features import features
@@ -119,14 +120,18 @@ def parts(scale: float) -> dict[str, Callable[[], Part]]:
     def hops() -> Part:
         nodes = int(400_000 * scale)
         ends = np.random.default_rng(0).integers(0, nodes, (2, 8 * nodes))
-        adj, x = Adjacency.from_edges(ends, nodes, AdjacencyConfig()), X(nodes).values.astype(np.float32)
+        x = X(nodes).values.astype(np.float32)
 
         def made(folder: Path) -> None:
+            """A-hat and three hops."""
             shape, path = (nodes, 4, WIDTH), folder / "K.npy"
-            if ranks.world() > 1:
-                write_hops_together(adj, x, 3, shared_array(path, shape, np.dtype(np.float32)), folder)
-            else:
-                write_hops(adj, x, 3, map_array(path, shape, np.dtype(np.float32)), folder)
+            if ranks.world() == 1:
+                adj = Adjacency.from_edges(ends, nodes, AdjacencyConfig())
+                write_hops(adj, x, 3, map_array(path, shape, np.float32), folder)
+                return
+            block = RowBlock.from_edges(ends, nodes, AdjacencyConfig())
+            with rows_of_all(path, shape, np.float32, block.rows) as own:
+                write_hops_together(block, x, 3, own, folder)
 
         return made
 

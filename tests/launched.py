@@ -26,20 +26,28 @@ class Ended:
 
 
 def launch(
-    function: Callable[..., Any], folder: Path, *args: Any, world: int = 2, seconds: float = 90.0
+    function: Callable[..., Any],
+    folder: Path,
+    *args: Any,
+    world: int = 2,
+    seconds: float = 90.0,
+    machines: bool = False,
 ) -> list[Ended]:
     """Run function(*args) in `world` processes at a time and wait for their ends; it returns what JSON can hold.
 
-    They are forks of this process, which has imported torch already: that takes seconds for each.
+    With `machines` each is told that it is alone on its machine. They are forks of this process, which has imported
+    torch already: that takes seconds for each.
     """
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     folder.mkdir(exist_ok=True)
+    local = 1 if machines else world
     context = multiprocessing.get_context("fork")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)  # fork beside threads that wait
-        made = [context.Process(target=_child, args=(function, folder, r, world, port, args)) for r in range(world)]
+        places = [(r, world, local, port) for r in range(world)]
+        made = [context.Process(target=_child, args=(function, folder, *place, args)) for place in places]
         for process in made:
             process.start()
     ended = []
@@ -54,9 +62,11 @@ def launch(
     return ended
 
 
-def _child(function: Callable[..., Any], folder: Path, rank: int, world: int, port: int, args: tuple[Any, ...]) -> None:
-    where = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "RANK": rank, "LOCAL_RANK": rank}
-    where |= {"WORLD_SIZE": world, "LOCAL_WORLD_SIZE": world}
+def _child(
+    function: Callable[..., Any], folder: Path, rank: int, world: int, local: int, port: int, args: tuple[Any, ...]
+) -> None:
+    where = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "RANK": rank, "LOCAL_RANK": rank % local}
+    where |= {"WORLD_SIZE": world, "LOCAL_WORLD_SIZE": local}
     os.environ.update({name: str(value) for name, value in where.items()})
     torch.set_num_threads(1)  # GNU OpenMP's threads are gone after a fork; a rank hung once, perhaps on them
     try:

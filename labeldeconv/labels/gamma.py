@@ -36,8 +36,9 @@ from labeldeconv.graph.task import Task
 from labeldeconv.labels.hops import HopLabels
 from labeldeconv.propagation.adjacency import Adjacency, propagate
 from labeldeconv.propagation.fixed_point import dequantize
-from labeldeconv.propagation.outofcore import release, scratch
+from labeldeconv.propagation.outofcore import release
 from labeldeconv.settings.models import AdjacencyConfig
+from labeldeconv.stages.files import scratch
 from labeldeconv.stages.keys import Reads
 from labeldeconv.stages.memory_limit import check_room
 from labeldeconv.stages.stage import Artefact, Folder, stage

@@ -16,13 +16,14 @@ from labeldeconv.labels.pseudo import Labels
 from labeldeconv.progress import bar, logger
 from labeldeconv.propagation.adjacency import Adjacency, propagate
 from labeldeconv.propagation.changed_hops import write_changed_hops
-from labeldeconv.propagation.hop_blocks import fits_every_rank, shared_array, write_hops_together
+from labeldeconv.propagation.hop_blocks import RowBlock, blocks_fit, write_hops_together
 from labeldeconv.propagation.outofcore import block_bytes, write_hops
 from labeldeconv.settings.models import AdjacencyConfig
 from labeldeconv.stages import ranks
 from labeldeconv.stages.files import map_array
 from labeldeconv.stages.keys import Idle, Reads
 from labeldeconv.stages.memory_limit import check_room
+from labeldeconv.stages.shared_arrays import rows_of_all
 from labeldeconv.stages.stage import Artefact, Folder, stage
 
 
@@ -36,7 +37,7 @@ class HopLabels(Artefact):
 def by_blocks(arguments: Mapping[str, Any]) -> bool:
     """Whether ranks make hop labels together."""
     graph = arguments["graph"]
-    return fits_every_rank(graph.num_nodes, graph.edges.shape[1], arguments["adjacency"])
+    return blocks_fit(graph.num_nodes, graph.edges.shape[1], arguments["adjacency"])
 
 
 @stage(version=2, parallel=by_blocks)
@@ -56,11 +57,15 @@ def hops(
     """
     edges = graph.edges[::-1] if backward else graph.edges
     size = (graph.num_nodes, edges.shape[1], adjacency)
+    path, advice = out.path / "values.npy", "A-hat takes it: labels.adjacency.undirected=false halves its entries"
+    if ranks.world() > 1:
+        check_room(out.label, RowBlock.building_bytes(*size) + block_bytes(graph.num_nodes), advice)
+        block = RowBlock.from_edges(edges, graph.num_nodes, adjacency)
+        return HopLabels(write_hop_labels_together(block, Y.values, number, path, store))
     needed = max(Adjacency.building_bytes(*size), Adjacency.held_bytes(*size) + block_bytes(graph.num_nodes))
-    check_room(out.label, needed, "A-hat takes it: labels.adjacency.undirected=false halves its entries")
+    check_room(out.label, needed, advice)
     adj = Adjacency.from_edges(edges, graph.num_nodes, adjacency)
-    path = out.path / "values.npy"
-    if kept is not None and ranks.world() == 1:
+    if kept is not None:
         for earlier in kept.found(hops, backward, adjacency=adjacency, number=number, store=store):
             K = map_array(path, (graph.num_nodes, number + 1, Y.values.shape[1]), kept_type(adj, store))
             count = write_changed_hops(adj, adjacency, edges, Y.values, K, earlier)
@@ -84,15 +89,25 @@ def write_hop_labels(adj: Adjacency, Y: np.ndarray, hops: int, path: Path, store
     uint16 is for labels in [0, 1] and a row-normalised A-hat, whose products stay there; float32 is taken for others.
     """
     n, c = Y.shape
-    several = ranks.world() > 1
-    K = (shared_array if several else map_array)(path, (n, hops + 1, c), kept_type(adj, store))
+    K = map_array(path, (n, hops + 1, c), kept_type(adj, store))
     with bar("hop labels", total=(hops + 1) * c, unit="columns") as advance:
-        (write_hops_together if several else write_hops)(adj, Y, hops, K, path.parent, advance)
+        write_hops(adj, Y, hops, K, path.parent, advance)
     K.flush()
     return K
 
 
-def kept_type(adj: Adjacency, store: str) -> np.dtype:
+def write_hop_labels_together(block: RowBlock, Y: np.ndarray, hops: int, path: Path, store: str) -> np.ndarray:
+    """The same by all ranks, each its own rows of K: equal to the bit."""
+    n, c = Y.shape
+    with (
+        rows_of_all(path, (n, hops + 1, c), kept_type(block, store), block.rows) as own,
+        bar("hop labels", total=(hops + 1) * c, unit="columns") as advance,
+    ):
+        write_hops_together(block, Y, hops, own, path.parent, advance)
+    return np.load(path, mmap_mode="r", allow_pickle=False)
+
+
+def kept_type(adj: Adjacency | RowBlock, store: str) -> np.dtype:
     """The type of K: fixed point only where it is asked for and A-hat is normalised by rows."""
     fits = adj.right is None and adj.left is not None
     return np.dtype(np.uint16 if store == "uint16" and fits else np.float32)

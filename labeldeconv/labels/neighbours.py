@@ -27,8 +27,9 @@ from labeldeconv.graph.task import Task
 from labeldeconv.graph.texts import Texts
 from labeldeconv.labels.word_sketch import PUBLISHED, residue_runs, write_sketches
 from labeldeconv.propagation.adjacency import Adjacency
-from labeldeconv.propagation.outofcore import block_bytes, release, scratch, write_hops
+from labeldeconv.propagation.outofcore import block_bytes, release, write_hops
 from labeldeconv.settings.models import AdjacencyConfig
+from labeldeconv.stages.files import scratch
 from labeldeconv.stages.keys import Reads
 from labeldeconv.stages.memory_limit import check_room
 from labeldeconv.stages.stage import Artefact, Folder, stage

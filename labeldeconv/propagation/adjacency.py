@@ -47,9 +47,7 @@ class Adjacency:
         """Build A-hat from edges (2, e): row = target, column = source; duplicates and given self-loops are dropped."""
         config = config or AdjacencyConfig()
         indptr, indices = build_csr(edges[1], edges[0], num_nodes, config.undirected, config.self_loops)
-        missing = np.diff(indptr) == 0
-        if missing.any():
-            indptr, indices = _insert_diagonal(indptr, indices, missing)
+        indptr, indices = with_own_neighbour(indptr, indices)
         left, right = scales(np.diff(indptr), config.normalization)
         return cls(indptr, indices, left, right, config.undirected)
 
@@ -102,13 +100,6 @@ class Adjacency:
         if x.dtype == np.float64:
             return self._in_float64(x)
         return gather(self.indptr, self.indices, self.left, _aligned(x, self.right))
-
-    def times_rows(self, lo: int, hi: int, x: np.ndarray) -> np.ndarray:
-        """Rows lo..hi (hi - lo, d) of A-hat x, for x float32 or uint16: to the bit those of A-hat @ x."""
-        first, last = self.indptr[lo], self.indptr[hi]
-        left = None if self.left is None else self.left[lo:hi]
-        block = self.indptr[lo : hi + 1] - first, self.indices[first:last], left
-        return gather(*block, _aligned(x, self.right), whole=(self.num_nodes, len(self.indices)))
 
     def rows_of(self, nodes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """The entries of the rows `nodes` (t,), row after row: indptr (t + 1,) and indices."""
@@ -173,6 +164,12 @@ def _entries(num_nodes: int, num_edges: int, config: AdjacencyConfig) -> int:
     return num_edges * (2 if config.undirected else 1) + (num_nodes if config.self_loops else 0)
 
 
+def with_own_neighbour(indptr: np.ndarray, indices: np.ndarray, first: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    """The same rows, those of the nodes from `first` on, but each without an entry gets its node."""
+    missing = np.diff(indptr) == 0
+    return _insert_diagonal(indptr, indices, missing, first) if missing.any() else (indptr, indices)
+
+
 def scales(degree: np.ndarray, normalization: str) -> tuple[np.ndarray, np.ndarray | None]:
     """The factors (n,) float32 of rows and of columns of A-hat, from the entries of every row (n,)."""
     if normalization == "row":
@@ -227,8 +224,10 @@ def _aligned(x: np.ndarray, factor: np.ndarray | None) -> np.ndarray:
 
 
 @numba.njit(cache=True, nogil=True)
-def _insert_diagonal(indptr: np.ndarray, indices: np.ndarray, missing: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Add the entry (i, i) to every row with missing[i], keeping columns sorted."""
+def _insert_diagonal(
+    indptr: np.ndarray, indices: np.ndarray, missing: np.ndarray, first: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Add the entry (i, first + i) to every row with missing[i], keeping columns sorted."""
     n = len(missing)
     out_indptr = np.zeros(n + 1, np.int64)
     for i in range(n):
@@ -238,14 +237,14 @@ def _insert_diagonal(indptr: np.ndarray, indices: np.ndarray, missing: np.ndarra
         q = out_indptr[i]
         placed = not missing[i]
         for p in range(indptr[i], indptr[i + 1]):
-            if not placed and indices[p] > i:
-                out[q] = i
+            if not placed and indices[p] > first + i:
+                out[q] = first + i
                 q += 1
                 placed = True
             out[q] = indices[p]
             q += 1
         if not placed:
-            out[q] = i
+            out[q] = first + i
     return out_indptr, out
 
 

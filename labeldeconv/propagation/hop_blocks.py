@@ -1,105 +1,228 @@
-"""Hops by the ranks of one machine: every rank makes its own rows of A-hat^i x, from a map of the hop before.
+"""Hops by several ranks: each owns some rows of A-hat and of every hop, and fetches the rows that those need.
 
-The rows of a rank are a block with as many entries of A-hat as that of any other. All ranks map the same two files, the
-hop at hand and the next one, and meet between hops. Rows are made by the kernel of one process in the same order of
-additions, so results are equal to the bit.
+    K_i[rows] = A-hat[rows] K_{i-1},  K_{i-1} from the ranks that own its rows
+
+Ranks of one machine write their rows of a hop into one memory map, which all of them read; ranks of several machines
+send each other the rows that are wanted. The kernel and the order of its additions are those of one process, so that
+results are equal to the bit.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
+import numba
 import numpy as np
+import torch
 
-from labeldeconv.propagation.adjacency import Adjacency
-from labeldeconv.propagation.fixed_point import quantize
-from labeldeconv.propagation.kernel.gather import LINE, count_classes
-from labeldeconv.propagation.outofcore import block_width, classes_of, computed_type, release, row_chunks
+from labeldeconv.propagation.adjacency import Adjacency, scales, with_own_neighbour
+from labeldeconv.propagation.kernel.csr import build_block
+from labeldeconv.propagation.kernel.gather import LINE, count_classes, gather, zeros_in_lines
+from labeldeconv.propagation.outofcore import block_width, classes_of, computed_type, read_columns, row_chunks
 from labeldeconv.settings.models import AdjacencyConfig
 from labeldeconv.stages import ranks
-from labeldeconv.stages.files import map_array
 from labeldeconv.stages.memory import MIB, free_memory_mib
+from labeldeconv.stages.shared_arrays import shared_array
+
+SENT_BYTES = 1 << 28  # rows that a rank sends, and receives, at a time: about
 
 
-def fits_every_rank(num_nodes: int, num_edges: int, config: AdjacencyConfig) -> bool:
-    """Whether ranks make hops together: they are on one machine, and there is room for an A-hat of each."""
-    return ranks.one_machine() and adjacencies_fit(num_nodes, num_edges, config)
+def blocks_fit(num_nodes: int, num_edges: int, config: AdjacencyConfig) -> bool:
+    """Whether this machine has room for the blocks of its ranks, so that all ranks can make hops together."""
+    return _room_for_all(RowBlock.building_bytes(num_nodes, num_edges, config))
 
 
 def adjacencies_fit(num_nodes: int, num_edges: int, config: AdjacencyConfig) -> bool:
     """Whether this machine has room for an A-hat of each of its ranks."""
-    needed = ranks.on_this_machine() * Adjacency.building_bytes(num_nodes, num_edges, config)
-    return needed < (free_memory_mib() or 0.0) * MIB
+    return _room_for_all(Adjacency.building_bytes(num_nodes, num_edges, config))
 
 
-def shared_array(path: Path, shape: tuple[int, ...], dtype: np.dtype) -> np.memmap:
-    """A new .npy file of zeros that rank 0 makes and all ranks have memory-mapped for writing."""
-    made = map_array(path, shape, dtype) if ranks.leads() else None
-    told = ranks.of_first({"array": str(path)})
-    return np.load(told["array"], mmap_mode="r+", allow_pickle=False) if made is None else made
+def _room_for_all(size: int) -> bool:
+    return ranks.on_this_machine() * size < (free_memory_mib() or 0.0) * MIB
 
 
-def rows_of_rank(adj: Adjacency) -> tuple[int, int]:
-    """The first row of this rank and the one behind its last: blocks of equal numbers of entries of A-hat."""
-    cuts = np.searchsorted(adj.indptr, np.linspace(0, len(adj.indices), ranks.world() + 1))
-    cuts[0], cuts[-1] = 0, adj.num_nodes
-    return int(cuts[ranks.rank()]), int(cuts[ranks.rank() + 1])
+@dataclass(frozen=True, eq=False)
+class RowBlock:
+    """The rows of A-hat (n, n) of this rank, `rows`: their entries, and the factors of its nodes' rows and columns.
+
+    Args:
+        cuts: the first row of every rank, and n (world + 1,).
+        indptr, indices: the entries, as in `Adjacency`; columns are nodes of the whole graph.
+        left, right: factors (t,), or None.
+        entries: how many entries A-hat has.
+    """
+
+    cuts: np.ndarray
+    indptr: np.ndarray
+    indices: np.ndarray
+    left: np.ndarray | None
+    right: np.ndarray | None
+    entries: int
+
+    @classmethod
+    def from_edges(cls, edges: np.ndarray, num_nodes: int, config: AdjacencyConfig) -> RowBlock:
+        """Built by all ranks together from edges (2, e), each from the entries of its rows; see `Adjacency.from_edges`.
+
+        Every rank gets about as many entries as any other, duplicates counted.
+        """
+        ends = np.concatenate([[0], np.cumsum(_entries_of_rows(edges, num_nodes, config.undirected))])
+        ends += np.arange(num_nodes + 1) * config.self_loops
+        cuts = np.searchsorted(ends, np.linspace(0, ends[-1], ranks.world() + 1))
+        cuts[0], cuts[-1] = 0, num_nodes
+        lo, hi = int(cuts[ranks.rank()]), int(cuts[ranks.rank() + 1])
+        most = int(ends[hi] - ends[lo])
+        del ends
+        rows, cols = np.empty(most, np.int32), np.empty(most, np.int32)
+        used = _entries_between(*np.asarray(edges)[::-1], lo, hi, config.undirected, config.self_loops, rows, cols)
+        indptr, indices = build_block(rows[:used], cols[:used], hi - lo, num_nodes)
+        indptr, indices = with_own_neighbour(indptr, indices, first=lo)
+        entries = torch.tensor([len(indices)])
+        ranks.add_up(entries)
+        return cls(cuts, indptr, indices, *scales(np.diff(indptr), config.normalization), int(entries))
+
+    @staticmethod
+    def building_bytes(num_nodes: int, num_edges: int, config: AdjacencyConfig) -> int:
+        """Memory of a rank at the peak of `from_edges`: its entries, sorted as in `Adjacency`; counts of all rows."""
+        whole = Adjacency.building_bytes(num_nodes, num_edges, config)
+        own = Adjacency.building_bytes(0, -(-num_edges // ranks.started()), config)
+        return own + own * 8 // 12 + 24 * num_nodes if ranks.started() > 1 else whole
+
+    @property
+    def num_nodes(self) -> int:
+        """n, of the whole graph."""
+        return int(self.cuts[-1])
+
+    @property
+    def rows(self) -> slice:
+        """Which rows of A-hat these are."""
+        return slice(int(self.cuts[ranks.rank()]), int(self.cuts[ranks.rank() + 1]))
+
+    def __matmul__(self, x: np.ndarray) -> np.ndarray:
+        """These rows (t, d) of A-hat x, for x (n, d) float32 or uint16 in cache lines, times `right` already."""
+        whole = self.num_nodes, self.entries  # tiles and their order as for all rows
+        return gather(self.indptr, self.indices, self.left, x, whole=whole)
 
 
 def write_hops_together(
-    adj: Adjacency,
+    block: RowBlock,
     x: np.ndarray,
     hops: int,
     out: np.ndarray,
     folder: Path,
     advance: Callable[[int], None] | None = None,
 ) -> None:
-    """`write_hops` by all ranks: fill out (n, hops + 1, d), one map of all, of which every rank writes its rows."""
-    n, d = x.shape
-    dtype = computed_type(out)
-    width = min(d, int(ranks.of_first({"width": block_width(n, dtype)})["width"]))
+    """`write_hops` by all ranks: each fills out (t, hops + 1, d), its rows of x, A-hat x, ..., A-hat^hops x.
+
+    Of x (n, d), perhaps memory-mapped, a rank reads its rows alone.
+    """
+    d, dtype = x.shape[1], computed_type(out)
+    width = min(d, int(ranks.of_first({"width": block_width(block.num_nodes, dtype)})["width"]))
     padded = -(-width * dtype.itemsize // LINE) * LINE // dtype.itemsize
-    paths = [folder / f"hop-{k}.tmp.npy" for k in range(2)]
-    now, after = (shared_array(path, (n, padded), dtype) for path in paths)
-    ranks.meet("hops")  # all have opened both
-    if ranks.leads():
-        for path in paths:
-            path.unlink()
-    lo, hi = rows_of_rank(adj)
+    fetch = (_Map if ranks.one_machine() else _Exchange)(block, padded, dtype, folder)
     for a in range(0, d, width):
         columns = slice(a, min(a + width, d))
-        w = columns.stop - a
+        own = read_columns(x[block.rows, columns], dtype)
         for i in range(hops + 1):
-            if i == 0:
-                _read(x[:, columns], lo, hi, now[:, :w])
-            else:
-                values = _next_hop(adj, now[:, :w], lo, hi, count=i == 1)
-                after[lo:hi, :w] = values
-                now, after = after, now
-            _keep(now[:, :w], lo, hi, out[:, i, columns])
-            ranks.meet(f"hop {i} of columns {a}..{columns.stop}")  # the next one reads rows of all
+            if i:
+                own = _next_hop(block, own, fetch, count=i == 1)
+            for lo, hi in row_chunks(own):
+                out[lo:hi, i, columns] = own[lo:hi]
             if advance is not None:
-                advance(w)
+                advance(own.shape[1])
 
 
-def _next_hop(adj: Adjacency, x: np.ndarray, lo: int, hi: int, count: bool) -> np.ndarray:
-    """Rows lo..hi of A-hat x; whole-number labels, at the first hop, are counted instead of summed, as elsewhere."""
-    classes = classes_of(x) if count and adj.right is None and adj.left is not None else None
-    if classes is None or adj.left is None:
-        return adj.times_rows(lo, hi, x)
-    first, last = adj.indptr[lo], adj.indptr[hi]
-    block = adj.indptr[lo : hi + 1] - first, adj.indices[first:last], adj.left[lo:hi]
-    return count_classes(*block, classes, x[lo:hi])
+def _next_hop(block: RowBlock, own: np.ndarray, fetch: _Map | _Exchange, count: bool) -> np.ndarray:
+    """Own rows (t, d) of A-hat x; whole-number labels, at the first hop, are counted instead of summed."""
+    if count and block.right is None and block.left is not None:
+        classes = classes_of(own)
+        others = torch.tensor([classes is None], dtype=torch.int64)
+        ranks.add_up(others)
+        if not int(others):
+            every = torch.zeros(block.num_nodes, dtype=torch.int32)
+            every[block.rows] = torch.from_numpy(np.asarray(classes, np.int32))
+            ranks.add_up(every)
+            return count_classes(block.indptr, block.indices, block.left, every.numpy().astype(np.uint16), own)
+    sent = own if block.right is None else own * block.right[:, None]
+    return block @ fetch(sent)
 
 
-def _read(x: np.ndarray, lo: int, hi: int, target: np.ndarray) -> None:
-    for start, end in row_chunks(x[lo:hi]):
-        rows = slice(lo + start, lo + end)
-        target[rows] = quantize(x[rows]) if target.dtype == np.uint16 else x[rows]
-        release(x, lo + start, lo + end)
+class _Map:
+    """Rows of a hop in a memory map of one machine, into which every rank writes its own."""
+
+    def __init__(self, block: RowBlock, width: int, dtype: np.dtype, folder: Path) -> None:
+        self.rows, paths = block.rows, [folder / f"hop-{k}.tmp.npy" for k in range(2)]
+        self.maps = [shared_array(path, (block.num_nodes, width), dtype) for path in paths]
+        ranks.meet("hops")  # all have opened both
+        if ranks.leads():
+            for path in paths:
+                path.unlink()
+
+    def __call__(self, own: np.ndarray) -> np.ndarray:
+        """x (n, d) with the rows of all ranks, of which this one gives its `own` (t, d)."""
+        now, self.maps = self.maps[0], self.maps[::-1]  # a slower rank may still read the other one
+        now[self.rows, : own.shape[1]] = own
+        ranks.meet("a hop")
+        return now[:, : own.shape[1]]
 
 
-def _keep(values: np.ndarray, lo: int, hi: int, out: np.ndarray) -> None:
-    for start, end in row_chunks(values[lo:hi]):
-        out[lo + start : lo + end] = values[lo + start : lo + end]
+class _Exchange:
+    """Rows of a hop sent from rank to rank, those that are wanted; memory of others is never touched."""
+
+    def __init__(self, block: RowBlock, width: int, dtype: np.dtype, folder: Path) -> None:
+        del folder
+        self.rows, self.x = block.rows, zeros_in_lines(block.num_nodes, width, dtype)
+        needed = np.zeros(block.num_nodes, bool)
+        needed[block.indices] = True
+        needed[self.rows] = False
+        wanted = [lo + np.flatnonzero(needed[lo:hi]) for lo, hi in pairwise(block.cuts)]
+        pieces = max(1, -(-block.num_nodes * width * dtype.itemsize // SENT_BYTES))
+        self.wanted = [np.array_split(ids, pieces) for ids in wanted]
+        self.asked = [np.array_split(ids - self.rows.start, pieces) for ids in ranks.swap(wanted)]
+
+    def __call__(self, own: np.ndarray) -> np.ndarray:
+        """x (n, d) with the rows that this rank needs, of which it gives its `own` (t, d)."""
+        x = self.x[:, : own.shape[1]]
+        x[self.rows] = own
+        for theirs, mine in zip(zip(*self.asked, strict=True), zip(*self.wanted, strict=True), strict=True):
+            got = ranks.swap([own[ids] for ids in theirs])
+            for ids, values in zip(mine, got, strict=True):
+                x[ids] = values
+        return x
+
+
+def _entries_of_rows(edges: np.ndarray, num_nodes: int, both_ways: bool) -> np.ndarray:
+    """Entries of every row (n,), duplicates counted, of which every rank counts a part of the edges."""
+    count = edges.shape[1]
+    part = edges[:, count * ranks.rank() // ranks.world() : count * (ranks.rank() + 1) // ranks.world()]
+    total = torch.from_numpy(np.zeros(num_nodes, np.int64))
+    for ends in part if both_ways else part[1:]:
+        total += torch.from_numpy(np.bincount(ends, minlength=num_nodes))
+    ranks.add_up(total)
+    return total.numpy()
+
+
+@numba.njit(nogil=True, cache=True)
+def _entries_between(
+    targets: Any, sources: Any, lo: int, hi: int, both: bool, diagonal: bool, rows: np.ndarray, cols: np.ndarray
+) -> int:
+    """Entries of the rows lo..hi, counted from lo; the number of them."""
+    at = 0
+    for k in range(len(targets)):
+        r, c = targets[k], sources[k]
+        if r == c:
+            continue
+        if lo <= r < hi:
+            rows[at], cols[at] = r - lo, c
+            at += 1
+        if both and lo <= c < hi:
+            rows[at], cols[at] = c - lo, r
+            at += 1
+    if diagonal:
+        for i in range(lo, hi):
+            rows[at], cols[at] = i - lo, i
+            at += 1
+    return at

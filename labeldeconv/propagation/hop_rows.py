@@ -9,11 +9,12 @@ import numba
 import numpy as np
 
 from labeldeconv.propagation.adjacency import Adjacency
-from labeldeconv.propagation.hop_blocks import shared_array, write_hops_together
+from labeldeconv.propagation.hop_blocks import RowBlock, write_hops_together
 from labeldeconv.propagation.kernel.threads import CHUNKS, run_chunks
-from labeldeconv.propagation.outofcore import scratch, write_hops
+from labeldeconv.propagation.outofcore import write_hops
 from labeldeconv.stages import ranks
-from labeldeconv.stages.files import map_array
+from labeldeconv.stages.files import flush, map_array, scratch
+from labeldeconv.stages.shared_arrays import rows_of_all
 
 SMALL = 1 << 18  # values below which a second thread costs more than it brings
 
@@ -26,28 +27,23 @@ def hop_features(features: np.ndarray, adj: Adjacency, hops: int, folder: Path) 
 
 
 def shared_hop_features(
-    features: np.ndarray, adj: Adjacency, hops: int, folder: Path, together: bool = False
+    features: np.ndarray, adj: Adjacency, hops: int, folder: Path, block: RowBlock | None = None
 ) -> np.ndarray:
-    """The same for all ranks of one machine, made by rank 0 or `together`; ranks of several machines make their own.
+    """The same for all ranks: made together where each has its rows of A-hat, a `block`, else by rank 0.
 
-    A file that one machine writes and removes may not be there for another one that has it open.
+    The file stays in the folder where ranks are on several machines: what one removes, others may not have open.
     """
-    if not ranks.one_machine():
-        own = folder / f"rank-{ranks.rank()}"
-        own.mkdir(exist_ok=True)
-        return hop_features(features, adj, hops, own)
-    path = folder / "hop_features.tmp.npy"
-    if together:
-        rows = shared_array(path, (len(features), hops + 1, features.shape[1]), np.dtype(np.float16))
-        write_hops_together(adj, features, hops, rows, folder)
+    path, shape = folder / "hop_features.tmp.npy", (len(features), hops + 1, features.shape[1])
+    if block is not None:
+        with rows_of_all(path, shape, np.float16, block.rows) as own:
+            write_hops_together(block, features, hops, own, folder)
     elif ranks.leads():
-        rows = map_array(path, (len(features), hops + 1, features.shape[1]), np.dtype(np.float16))
-        write_hops(adj, features, hops, rows, folder)
-        ranks.tell({"hop_features": str(path)})
-    else:
-        rows = np.load(ranks.hear()["hop_features"], mmap_mode="r", allow_pickle=False)
+        write_hops(adj, features, hops, map_array(path, shape, np.float16), folder)
+        flush(path)
     ranks.meet("hop features")
-    if ranks.leads():
+    rows = np.load(ranks.of_first({"hop_features": str(path)})["hop_features"], mmap_mode="r", allow_pickle=False)
+    ranks.meet("hop features are open")
+    if ranks.one_machine() and ranks.leads():
         path.unlink()
     return rows
 

@@ -15,7 +15,7 @@ import numpy as np
 from labeldeconv.propagation.adjacency import Adjacency, propagate
 from labeldeconv.propagation.fixed_point import quantize
 from labeldeconv.propagation.kernel.gather import LINE, count_classes, padded
-from labeldeconv.stages.files import map_array
+from labeldeconv.stages.files import scratch
 from labeldeconv.stages.memory import MIB, free_memory_mib
 from labeldeconv.stages.memory_limit import room
 
@@ -28,14 +28,6 @@ JOINED_BYTES = 64 << 20  # the same where columns are joined: a disk reads few l
 def block_bytes(num_nodes: int) -> int:
     """Memory of `write_hops` at least, beside A-hat: two hops of the narrowest block, classes, rows on their way."""
     return 2 * LINE * num_nodes + 2 * num_nodes + 4 * ROW_BYTES
-
-
-def scratch(folder: Path, name: str, shape: tuple[int, ...], dtype: np.dtype) -> np.memmap:
-    """A memory map without a name: its file goes away with it, even after a kill."""
-    path = folder / f"{name}.tmp.npy"
-    out = map_array(path, shape, dtype)
-    path.unlink()
-    return out
 
 
 def write_hops(
@@ -94,7 +86,7 @@ def _hops(adj: Adjacency, x: np.ndarray, hops: int, dtype: np.dtype) -> Iterator
 
     Only the hop at hand and the next one are held.
     """
-    first = _read(x, dtype)
+    first = read_columns(x, dtype)
     classes = classes_of(first) if hops and adj.right is None and adj.left is not None else None
     if classes is not None and adj.left is not None:
         yield first
@@ -105,7 +97,7 @@ def _hops(adj: Adjacency, x: np.ndarray, hops: int, dtype: np.dtype) -> Iterator
     yield from rest
 
 
-def _read(x: np.ndarray, dtype: np.dtype) -> np.ndarray:
+def read_columns(x: np.ndarray, dtype: np.dtype) -> np.ndarray:
     """x in rows padded to cache lines, read in chunks."""
     out = padded(len(x), x.shape[1], dtype)
     for lo, hi in row_chunks(x):

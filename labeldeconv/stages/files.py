@@ -64,6 +64,14 @@ def map_array(path: Path, shape: tuple[int, ...], dtype: np.typing.DTypeLike) ->
     return np.lib.format.open_memmap(path, mode="r+")
 
 
+def scratch(folder: Path, name: str, shape: tuple[int, ...], dtype: np.typing.DTypeLike) -> np.memmap:
+    """A memory map without a name: its file goes away with it, even after a kill."""
+    path = folder / f"{name}.tmp.npy"
+    out = map_array(path, shape, dtype)
+    path.unlink()
+    return out
+
+
 def sealed(value: dict[str, Any]) -> dict[str, Any]:
     """A JSON object with the checksum of everything else in it, by which `is_sealed` finds a changed byte."""
     return {**value, "checksum": _seal(json.loads(json.dumps(value)))}  # as it will be read

@@ -12,6 +12,7 @@ without one; a rank that gives no sign of life, or that does not come to where t
 from __future__ import annotations
 
 import json
+import math
 import os
 import socket
 import threading
@@ -27,6 +28,7 @@ from labeldeconv.errors import ConfigError, LabelDeconvError
 from labeldeconv.progress import quiet
 
 if TYPE_CHECKING:
+    import numpy as np
     from torch import Tensor
 
 TIMEOUT = "LABELDECONV_RANK_TIMEOUT"  # seconds without a sign of life, or in one exchange of tensors
@@ -347,6 +349,28 @@ def add_up(tensor: Tensor) -> None:
 
         assert _together is not None
         _together.exchange(lambda: dist.all_reduce(tensor))
+
+
+def swap(parts: list[np.ndarray]) -> list[np.ndarray]:
+    """Give every rank its part (k, ...) of rows and get what each has for this one; rows are alike on all ranks."""
+    if world() == 1:
+        return parts
+    import numpy as np
+    import torch
+    import torch.distributed as dist
+
+    assert _together is not None
+    group, like = _together, parts[0]
+    width = like.itemsize * math.prod(like.shape[1:])
+    mine = torch.tensor([len(part) for part in parts])
+    theirs = torch.empty_like(mine)
+    group.exchange(lambda: dist.all_to_all_single(theirs, mine))
+    sent = torch.from_numpy(np.concatenate(parts).reshape(-1).view(np.uint8))  # rows of any type
+    got = torch.empty(int(theirs.sum()) * width, dtype=torch.uint8)
+    come, go = ([width * int(k) for k in counts] for counts in (theirs, mine))
+    group.exchange(lambda: dist.all_to_all_single(got, sent, come, go))
+    rows = got.numpy().view(like.dtype).reshape(-1, *like.shape[1:])
+    return np.split(rows, np.cumsum(theirs.tolist())[:-1])
 
 
 @contextmanager

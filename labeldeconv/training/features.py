@@ -181,11 +181,12 @@ def pass_over(
     write: Callable[[np.ndarray, np.ndarray, Tensor], None],
     rows: Rows = lambda ids: ids,
     nodes: np.ndarray | None = None,
-) -> tuple[np.memmap, float]:
+) -> tuple[Any, float]:
     """Send every distinct attribute through `compute`, longest first, into a float16 memory map; resumable.
 
-    Ranks of one machine deal the batches out in turn, which are of like numbers of tokens, and write into one map. On
-    several machines rank 0 does all: a network file system may lose rows that two machines write into one page.
+    Ranks deal the batches out in turn, which are of like numbers of tokens. On one machine they write into one map; on
+    several the others send their rows to rank 0, since a network file system may lose what two machines write into one
+    page.
 
     Args:
         name: of the file, without .npy.
@@ -196,7 +197,7 @@ def pass_over(
         nodes: (m,) of different attributes, instead of one node of every attribute.
 
     Returns:
-        The memory map, and the seconds of all attempts.
+        The memory map (of no rows for a rank on another machine than rank 0), and the seconds of all attempts.
     """
     most = CPU_TOKENS if device.type == "cpu" else GPU_TOKENS
     lengths = tokens.lengths
@@ -206,12 +207,13 @@ def pass_over(
     parts, before = _written_parts(path, progress, shape, batches, rows) if ranks.leads() else ([], 0.0)
     done = parts[-1][0] if parts else 0
     several = ranks.world() > 1
+    values: Any  # the memory map, or what takes its place
     if ranks.leads():
         values = open_memmap(path, mode="r+") if done else map_array(path, shape, np.float16)
         ranks.tell({"done": done})
     else:
         done = ranks.hear()["done"]
-        values = open_memmap(path, mode="r+")
+        values = open_memmap(path, mode="r+") if ranks.one_machine() else _Sent(shape[1])
     start = saved = time.perf_counter()
 
     def save(k: int) -> None:
@@ -234,6 +236,8 @@ def pass_over(
                         values.flush()
                         save(k)
             if several:
+                if not ranks.one_machine():
+                    _bring_to_first(values, shape[1])
                 values.flush()
                 ranks.meet(f"the stage '{out.label}', batch {hi}")
                 every = np.concatenate(batches[lo:hi])
@@ -241,14 +245,41 @@ def pass_over(
                 if ranks.leads() and (time.perf_counter() - saved > SAVE_SECONDS):
                     save(hi)
     values.flush()
-    return values, before + time.perf_counter() - start
+    seconds = before + time.perf_counter() - start
+    return np.empty((0, shape[1]), np.float16) if isinstance(values, _Sent) else values, seconds
 
 
 def _dealt(batches: list[np.ndarray]) -> list[np.ndarray]:
     """Those of the batches that are for this rank."""
-    if ranks.world() == 1 or ranks.one_machine():
-        return batches[ranks.rank() if ranks.world() > 1 else 0 :: ranks.world()]
-    return batches if ranks.leads() else []
+    return batches[ranks.rank() if ranks.world() > 1 else 0 :: ranks.world()]
+
+
+class _Sent:
+    """Rows that a rank has written for rank 0, on another machine, until that gets them; used as its memory map."""
+
+    def __init__(self, width: int) -> None:
+        self.rows, self.values = [np.empty(0, np.int64)], [np.empty((0, width), np.float16)]
+
+    def __setitem__(self, rows: np.ndarray, values: np.ndarray) -> None:
+        self.rows.append(rows)
+        self.values.append(values)
+
+    def taken(self) -> tuple[np.ndarray, np.ndarray]:
+        """Numbers (k,) and values (k, width) of the rows, which are forgotten."""
+        told = np.concatenate(self.rows), np.concatenate(self.values)
+        del self.rows[1:], self.values[1:]
+        return told
+
+    def flush(self) -> None:
+        """Nothing is on its way to a disk."""
+
+
+def _bring_to_first(values: np.ndarray | _Sent, width: int) -> None:
+    """Put the rows of all other ranks into the memory map of rank 0."""
+    told = (values if isinstance(values, _Sent) else _Sent(width)).taken()
+    for_all = ([part, *[part[:0]] * (ranks.world() - 1)] for part in told)
+    for rows, part in zip(*(ranks.swap(parts) for parts in for_all), strict=True):
+        values[rows] = part  # none on other ranks
 
 
 def _written_parts(

@@ -29,7 +29,7 @@ from labeldeconv.graph.task import Task
 from labeldeconv.labels.pseudo import Labels
 from labeldeconv.progress import bar, logger
 from labeldeconv.propagation.adjacency import Adjacency
-from labeldeconv.propagation.hop_blocks import adjacencies_fit, fits_every_rank
+from labeldeconv.propagation.hop_blocks import RowBlock, adjacencies_fit, blocks_fit
 from labeldeconv.propagation.outofcore import block_bytes
 from labeldeconv.propagation.sampling import METIS_BYTES
 from labeldeconv.settings.models import GNNConfig, MetricName, RegressionLoss
@@ -218,13 +218,14 @@ def _feed(
     device: torch.device,
 ) -> Feed:
     if ranks.world() > 1 and model.feed == "rows":
-        fits = fits_every_rank(num_nodes, edges.shape[1], settings.adjacency)
+        fits = blocks_fit(num_nodes, edges.shape[1], settings.adjacency)
         together = bool(ranks.of_first({"together": fits})["together"])
-        if ranks.one_machine() and not (together or ranks.leads() or model.label_hops):  # hop features are rank 0's
-            adj = Adjacency.identity(num_nodes)
-        else:
+        block = RowBlock.from_edges(edges, num_nodes, settings.adjacency) if together else None
+        if model.label_hops or (ranks.leads() and not together):
             adj = Adjacency.from_edges(edges, num_nodes, settings.adjacency)
-        return SharedRowFeed(x, adj, model.hops, settings.batch_rows, folder, device, together)
+        else:
+            adj = Adjacency.identity(num_nodes)  # nothing reads it: hop features are made by blocks, or by rank 0
+        return SharedRowFeed(x, adj, model.hops, settings.batch_rows, folder, device, block)
     adj = Adjacency.from_edges(edges, num_nodes, settings.adjacency)
     if values is not None:
         adj = adj.with_edge_features(edges, values)

@@ -18,11 +18,12 @@ from labeldeconv.encoders.tokens import ahead
 from labeldeconv.gnns.base import GNN
 from labeldeconv.gnns.workload import keeps_messages
 from labeldeconv.propagation.adjacency import Adjacency
-from labeldeconv.propagation.hop_blocks import shared_array
 from labeldeconv.propagation.hop_rows import read_rows
-from labeldeconv.propagation.outofcore import release, scratch
+from labeldeconv.propagation.outofcore import release
 from labeldeconv.propagation.sampling import row_blocks, sample_rows
 from labeldeconv.stages import ranks
+from labeldeconv.stages.files import scratch
+from labeldeconv.stages.shared_arrays import shared_array
 
 BLOCK_ENTRIES = 1 << 22  # entries of A-hat per block: 1.3 GB for GAT with 6 heads and edge features, 320 bytes each
 BLOCK_BYTES = 1 << 28  # inputs of a block, as float32; of two blocks at a time

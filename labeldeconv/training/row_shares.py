@@ -22,6 +22,7 @@ from labeldeconv.encoders.tokens import ahead
 from labeldeconv.gnns.base import GNN
 from labeldeconv.gnns.norms import SmallBatchNorm
 from labeldeconv.propagation.adjacency import Adjacency
+from labeldeconv.propagation.hop_blocks import RowBlock
 from labeldeconv.propagation.hop_rows import shared_hop_features
 from labeldeconv.stages import ranks
 from labeldeconv.training.feed import Batch, RowFeed, shuffled
@@ -30,7 +31,7 @@ from labeldeconv.training.feed import Batch, RowFeed, shuffled
 class SharedRowFeed(RowFeed):
     """Rows of hop features for this rank: its share of every batch, and of the nodes that are predicted.
 
-    `together`: all ranks, which have A-hat, make the hop features; else rank 0 of a machine does.
+    All ranks make the hop features, where each has its `block` of A-hat's rows; else rank 0 does.
     """
 
     def __init__(
@@ -41,9 +42,9 @@ class SharedRowFeed(RowFeed):
         batch_rows: int,
         folder: Path,
         device: torch.device,
-        together: bool = False,
+        block: RowBlock | None = None,
     ) -> None:
-        self.together = together
+        self.block = block
         super().__init__(features, adj, hops, batch_rows, folder, device)
 
     def batches(self, nodes: np.ndarray, generator: np.random.Generator) -> Iterator[Batch]:
@@ -64,7 +65,7 @@ class SharedRowFeed(RowFeed):
         return every
 
     def _propagated(self, features: np.ndarray, hops: int, folder: Path) -> np.ndarray:
-        return shared_hop_features(features, self.adj, hops, folder, self.together)
+        return shared_hop_features(features, self.adj, hops, folder, self.block)
 
 
 def own_rows(count: int) -> slice:

@@ -9,12 +9,13 @@ from labeldeconv.labels.hops import hops
 from labeldeconv.labels.pseudo import pseudo
 from labeldeconv.propagation import hop_blocks, outofcore
 from labeldeconv.propagation.adjacency import Adjacency
-from labeldeconv.propagation.hop_blocks import fits_every_rank, rows_of_rank, shared_array, write_hops_together
+from labeldeconv.propagation.hop_blocks import RowBlock, blocks_fit, write_hops_together
 from labeldeconv.propagation.kernel import gather
 from labeldeconv.propagation.outofcore import write_hops
 from labeldeconv.settings.models import AdjacencyConfig
 from labeldeconv.stages import ranks
 from labeldeconv.stages.cache import Cache
+from labeldeconv.stages.shared_arrays import rows_of_all
 from labeldeconv.stages.stage import session
 from tests.launched import launch
 from tests.samples import random_edges
@@ -37,12 +38,19 @@ def by_ranks(folder):
     """Every case in a file of its own; gives the rows of this rank, and what other files are left."""
     with ranks.joined():
         for name, (x, dtype, config) in CASES.items():
-            adj = Adjacency.from_edges(EDGES, n, config)
-            out = shared_array(folder / f"{name}.npy", (n, HOPS + 1, d), np.dtype(dtype))
-            told = []
-            write_hops_together(adj, x, HOPS, out, folder, told.append)
+            whole = Adjacency.from_edges(EDGES, n, config)
+            block = RowBlock.from_edges(EDGES, n, config)
+            first, last = whole.indptr[block.rows.start], whole.indptr[block.rows.stop]
+            assert block.indices.tolist() == whole.indices[first:last].tolist()
+            assert block.indptr.tolist() == (whole.indptr[block.rows.start : block.rows.stop + 1] - first).tolist()
+            assert (block.entries, block.num_nodes) == (len(whole.indices), n)
+            told, own_rows = [], np.full_like(x, np.nan)
+            own_rows[block.rows] = x[block.rows]  # of others a rank needs nothing but what they send
+            with rows_of_all(folder / f"{name}.npy", (n, HOPS + 1, d), dtype, block.rows) as own:
+                write_hops_together(block, own_rows, HOPS, own, folder, told.append)
             assert sum(told) == (HOPS + 1) * d
-        return [rows_of_rank(adj), sorted(path.name for path in folder.iterdir())]
+        ranks.meet("the end")
+        return [[block.rows.start, block.rows.stop], sorted(path.name for path in folder.iterdir())]
 
 
 def by_tiles(monkeypatch):
@@ -51,13 +59,15 @@ def by_tiles(monkeypatch):
     monkeypatch.setattr(gather, "TILE_EDGES", 0.2)
 
 
+@pytest.mark.parametrize("machines", [False, True], ids=["one machine", "machines"])
 @pytest.mark.parametrize("columns", ["at once", "in blocks"])
-def test_hops_of_three_ranks_are_those_of_one_process(tmp_path, monkeypatch, columns):
+def test_hops_of_three_ranks_are_those_of_one_process(tmp_path, monkeypatch, columns, machines):
+    monkeypatch.setattr(hop_blocks, "SENT_BYTES", 5000)  # rows travel in pieces
     if columns == "in blocks":
         monkeypatch.setattr(outofcore, "BLOCK_BYTES", 2 * 64 * n)  # 16 columns of float32, 32 of uint16
         monkeypatch.setattr(outofcore, "free_memory_mib", lambda: 0.0)
     by_tiles(monkeypatch)
-    ended = launch(by_ranks, tmp_path / "ranks", tmp_path, world=3)
+    ended = launch(by_ranks, tmp_path / "ranks", tmp_path, world=3, machines=machines)
     assert [rank.code for rank in ended] == [0, 0, 0]
     rows = [rank.value[0] for rank in ended]
     assert [rows[0][0], rows[0][1], rows[1][1], rows[2][1]] == [0, rows[1][0], rows[2][0], n]
@@ -71,15 +81,25 @@ def test_hops_of_three_ranks_are_those_of_one_process(tmp_path, monkeypatch, col
         np.testing.assert_array_equal(found.view(np.uint8), expected.view(np.uint8), err_msg=name)
 
 
-@pytest.mark.parametrize("x", [SOFT, (SOFT * 65535).astype(np.uint16)])
-def test_rows_of_a_product_are_those_of_the_whole(monkeypatch, x):
-    """Also where the whole is summed by tiles of sources and a block alone would not be."""
-    by_tiles(monkeypatch)
-    adj = Adjacency.from_edges(EDGES, n)
-    whole = adj @ x
-    for cut in (0, 1, 20, n):
-        parts = [adj.times_rows(lo, hi, x) for lo, hi in ((0, cut), (cut, n))]
-        np.testing.assert_array_equal(np.concatenate(parts), whole)
+def star_by_ranks(folder):
+    """A star has half of its entries in one row: of five ranks some have no row at all, and no node is isolated."""
+    edges = np.stack([np.zeros(8, int), np.arange(1, 9)])
+    with ranks.joined():
+        block = RowBlock.from_edges(edges, 9, AdjacencyConfig())
+        x = np.arange(18, dtype=np.float32).reshape(9, 2) + 0.5
+        with rows_of_all(folder / "K.npy", (9, 2, 2), np.float32, block.rows) as own:
+            write_hops_together(block, x, 1, own, folder)
+        return block.rows.stop - block.rows.start
+
+
+@pytest.mark.parametrize("machines", [False, True], ids=["one machine", "machines"])
+def test_ranks_without_a_row_come_along(tmp_path, machines):
+    ended = launch(star_by_ranks, tmp_path / "ranks", tmp_path, world=5, machines=machines)
+    counts = [rank.value for rank in ended]
+    assert (sum(counts), min(counts)) == (9, 0)
+    x = np.arange(18, dtype=np.float32).reshape(9, 2) + 0.5
+    expected = np.stack([x, np.concatenate([x[1:].mean(0, keepdims=True), x[:1].repeat(8, 0)])], 1)
+    np.testing.assert_allclose(np.load(tmp_path / "K.npy"), expected)
 
 
 def stage_by_ranks(cache):
@@ -90,9 +110,10 @@ def stage_by_ranks(cache):
         return hops(pseudo(None, graph), graph, AdjacencyConfig(), 2).values.tolist()
 
 
-def test_the_stage_is_made_by_all_ranks(tmp_path, monkeypatch):
+@pytest.mark.parametrize("machines", [False, True], ids=["one machine", "machines"])
+def test_the_stage_is_made_by_all_ranks(tmp_path, monkeypatch, machines):
     monkeypatch.setattr("labeldeconv.labels.hops.write_hops_together", noted(tmp_path / "calls"))
-    zero, one = launch(stage_by_ranks, tmp_path / "ranks", tmp_path / "cache")
+    zero, one = launch(stage_by_ranks, tmp_path / "ranks", tmp_path / "cache", machines=machines)
     assert (zero.code, one.code) == (0, 0)
     assert sorted(path.name for path in (tmp_path / "calls").iterdir()) == ["0", "1"]
     assert zero.value == one.value == stage_by_ranks(tmp_path / "alone")
@@ -109,13 +130,16 @@ def noted(folder):
     return write
 
 
-def test_ranks_share_hops_on_one_machine_with_room_for_all(monkeypatch):
-    free = Adjacency.building_bytes(1000, 5000, AdjacencyConfig()) / 2**20
+def test_ranks_make_hops_where_their_machine_has_room_for_their_blocks(monkeypatch):
+    """On two machines a rank has half of the entries; two ranks on one machine have all of them, and more counts."""
+    whole = Adjacency.building_bytes(1000, 50_000, AdjacencyConfig()) / 2**20
     monkeypatch.setenv("WORLD_SIZE", "2")
-    monkeypatch.setattr(hop_blocks, "free_memory_mib", lambda: 2.1 * free)
-    for local, fits in (("2", True), ("1", False)):
+    for local, free, fits in (
+        ("1", whole, True),
+        ("1", 0.8 * whole, False),
+        ("2", 1.5 * whole, False),
+        ("2", 2 * whole, True),
+    ):
         monkeypatch.setenv("LOCAL_WORLD_SIZE", local)
-        assert fits_every_rank(1000, 5000, AdjacencyConfig()) is fits
-    monkeypatch.setenv("LOCAL_WORLD_SIZE", "2")
-    monkeypatch.setattr(hop_blocks, "free_memory_mib", lambda: 1.9 * free)
-    assert not fits_every_rank(1000, 5000, AdjacencyConfig())
+        monkeypatch.setattr(hop_blocks, "free_memory_mib", lambda free=free: free)
+        assert blocks_fit(1000, 50_000, AdjacencyConfig()) is fits, (local, free)

@@ -1,13 +1,14 @@
 """Hop features: propagated out of core into float16, read back as float32 to the bit."""
 
-import os
 from itertools import pairwise
 
 import numpy as np
 import pytest
 
 from labeldeconv.propagation.adjacency import Adjacency, propagate
+from labeldeconv.propagation.hop_blocks import RowBlock
 from labeldeconv.propagation.hop_rows import hop_features, read_rows, shared_hop_features
+from labeldeconv.settings.models import AdjacencyConfig
 from labeldeconv.stages import ranks
 from tests.launched import launch
 from tests.samples import random_edges
@@ -26,25 +27,26 @@ def test_hop_features_are_float16_on_disk(tmp_path):
     assert not list(tmp_path.iterdir())
 
 
-def by_ranks(folder, machines, together):
-    os.environ["LOCAL_WORLD_SIZE"] = str(2 // machines)
+def by_ranks(folder, together):
     with ranks.joined():
-        adj = Adjacency.from_edges(EDGES, n) if machines == 2 or together or ranks.leads() else Adjacency.identity(n)
-        rows = shared_hop_features(X.astype(np.float16), adj, 2, folder, together)
+        block = RowBlock.from_edges(EDGES, n, AdjacencyConfig()) if together else None
+        adj = Adjacency.from_edges(EDGES, n) if ranks.leads() and not together else Adjacency.identity(n)
+        rows = shared_hop_features(X.astype(np.float16), adj, 2, folder, block)
         ranks.meet("the end")
         return [np.asarray(rows, np.float64).tolist(), [p.name for p in folder.rglob("*.npy")]]
 
 
-@pytest.mark.parametrize(("machines", "together"), [(1, False), (1, True), (2, False)])
+@pytest.mark.parametrize("machines", [False, True], ids=["one machine", "machines"])
+@pytest.mark.parametrize("together", [False, True])
 def test_ranks_have_the_hop_features_of_one_process(tmp_path, machines, together):
-    """One machine: those of rank 0, though others have no A-hat, or of all. Several: everyone's own. No file stays."""
+    """Made by rank 0, or by all; the file stays for machines that have it open, and goes with what the stage leaves."""
     (tmp_path / "alone").mkdir()
     alone = hop_features(X.astype(np.float16), Adjacency.from_edges(EDGES, n), 2, tmp_path / "alone")
     (tmp_path / "stage").mkdir()
-    for ended in launch(by_ranks, tmp_path / "ranks", tmp_path / "stage", machines, together):
+    for ended in launch(by_ranks, tmp_path / "ranks", tmp_path / "stage", together, machines=machines):
         assert ended.code == 0
         np.testing.assert_array_equal(ended.value[0], alone)
-        assert ended.value[1] == []
+        assert ended.value[1] == ["hop_features.tmp.npy"] * machines
 
 
 def test_rows_are_widened_exactly(tmp_path):

@@ -11,7 +11,8 @@ import pytest
 from labeldeconv.propagation import outofcore
 from labeldeconv.propagation.adjacency import Adjacency, propagate
 from labeldeconv.propagation.fixed_point import dequantize
-from labeldeconv.propagation.outofcore import scratch, write_hops
+from labeldeconv.propagation.outofcore import write_hops
+from labeldeconv.stages.files import scratch
 from tests.samples import random_edges
 
 
@@ -100,14 +101,15 @@ import numpy as np
 from pathlib import Path
 from labeldeconv.propagation import outofcore
 from labeldeconv.propagation.adjacency import Adjacency
+from labeldeconv.stages.files import scratch
 from labeldeconv.stages.memory import peak_memory_mib
 n, d, hops = 200_000, 256, 9
 outofcore.BLOCK_BYTES, outofcore.free_memory_mib = 64 << 20, lambda: 0.0
 rng = np.random.default_rng(0)
 adj = Adjacency.from_edges(rng.integers(0, n, (2, 400_000)), n)
 folder = Path({str(tmp_path)!r})
-x = outofcore.scratch(folder, "x", (n, d), np.dtype(np.float16))
-out = outofcore.scratch(folder, "out", (n, hops + 1, d), np.dtype(np.float16))
+x = scratch(folder, "x", (n, d), np.dtype(np.float16))
+out = scratch(folder, "out", (n, hops + 1, d), np.dtype(np.float16))
 before = peak_memory_mib()
 outofcore.write_hops(adj, x, hops, out, folder)
 print(out.nbytes / 2**20, peak_memory_mib() - before)

@@ -195,7 +195,7 @@ def by_ranks(folder, name, stops):
 
 
 def test_two_ranks_write_what_one_does_to_the_bit_and_go_on_after_a_kill(tmp_path, monkeypatch):
-    for name in ("one", "two", "killed"):
+    for name in ("one", "two", "machines", "killed"):
         (tmp_path / name).mkdir()
     monkeypatch.setattr(module, "BATCH_NODES", 6)
     found, rows = np.arange(4), np.full((90, 32), 7, np.float16)
@@ -203,11 +203,12 @@ def test_two_ranks_write_what_one_does_to_the_bit_and_go_on_after_a_kill(tmp_pat
     export_features(encoder, tokens, Folder(tmp_path / "one"), earlier=[Earlier(found, rows, found[::-1])])
     straight = np.load(tmp_path / "one" / "values.npy")
 
-    zero, one = launch(by_ranks, tmp_path / "ranks", tmp_path, "two", False)
-    assert (zero.code, one.code) == (0, 0)
-    assert zero.value + one.value == 86  # all but those that rank 0 had from before
-    assert abs(zero.value - one.value) <= 6  # a batch
-    np.testing.assert_array_equal(np.load(tmp_path / "two" / "values.npy"), straight)
+    for name, machines in (("two", False), ("machines", True)):
+        zero, one = launch(by_ranks, tmp_path / "ranks", tmp_path, name, False, machines=machines)
+        assert (zero.code, one.code) == (0, 0)
+        assert zero.value + one.value == 86  # all but those that rank 0 had from before
+        assert abs(zero.value - one.value) <= 6  # a batch
+        np.testing.assert_array_equal(np.load(tmp_path / name / "values.npy"), straight)
 
     zero, one = launch(by_ranks, tmp_path / "ranks", tmp_path, "killed", True)
     assert (zero.code, one.code) == (1, -signal.SIGKILL)

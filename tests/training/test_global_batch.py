@@ -14,6 +14,7 @@ from labeldeconv.gnns.base import Psi
 from labeldeconv.gnns.gcn import GCN
 from labeldeconv.graph.task import Task
 from labeldeconv.labels.inverse import InverseLabels
+from labeldeconv.runs.directory import RunDirectory
 from labeldeconv.settings.models import EncoderConfig, TrainConfig
 from labeldeconv.stages import ranks
 from labeldeconv.stages.stage import Folder
@@ -128,9 +129,9 @@ def test_three_ranks_train_as_one(tmp_path):
     torch.testing.assert_close(logits(states[0], tokens), logits(expected, tokens), rtol=1e-2, atol=1e-2)
 
 
-def fitted(folder, name):
+def fitted(folder, name, gnn):
     result = fit(
-        "planted:60", method="ld", gnn="gcn", encoder="tiny", hops=2, out=folder / name, cache=folder / f"{name} cache",
+        "planted:60", method="ld", gnn=gnn, encoder="tiny", hops=2, out=folder / name, cache=folder / f"{name} cache",
         encoder__max_tokens=16, gnn__hidden=8, gnn__epochs=5, train__epochs=2, train__batch_nodes=16,
     )  # fmt: skip
     return [
@@ -142,12 +143,15 @@ def fitted(folder, name):
     ]
 
 
-def test_two_ranks_make_one_run(tmp_path, monkeypatch):
+@pytest.mark.parametrize(("machines", "gnn"), [(False, "gcn"), (True, "sagn")])
+def test_two_ranks_make_one_run(tmp_path, monkeypatch, machines, gnn):
+    """Also as if each were on a machine of its own: features, hop labels and hop features then go by exchanges."""
     monkeypatch.chdir(tmp_path)
-    zero, one = launch(fitted, tmp_path / "ranks", tmp_path, "two")
+    zero, one = launch(fitted, tmp_path / "ranks", tmp_path, "two", gnn, machines=machines)
     assert (zero.code, one.code) == (0, 0)
     assert zero.value == one.value
-    alone = fitted(tmp_path, "one")
+    RunDirectory.open(tmp_path / "two").verify()
+    alone = fitted(tmp_path, "one", gnn)
     np.testing.assert_allclose(zero.value[2], alone[2], atol=0.02)  # dropout is drawn apart
     assert zero.value[4] == alone[4]
 

@@ -75,6 +75,9 @@ def by_ranks(folder):
         assert max(whole) > 30
         name = next(iter(CASES))
         runs["one, then two"] = told(train_in(folder / "one, then two", name))
+        os.environ["LOCAL_WORLD_SIZE"] = "1"
+        runs["two machines"] = told(train_in(folder / "two machines", name))
+        os.environ["LOCAL_WORLD_SIZE"] = "2"
         (folder / f"told-{ranks.rank()}.json").write_text(json.dumps(runs))
         step, calls = loop._epoch, []
 

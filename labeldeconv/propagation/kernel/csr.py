@@ -33,10 +33,15 @@ def build_csr(
     return _build(rows, cols, num_rows, both_ways, diagonal, num_rows, square=True)
 
 
+def build_block(rows: np.ndarray, cols: np.ndarray, num_rows: int, num_cols: int) -> tuple[np.ndarray, np.ndarray]:
+    """`build_csr` of a matrix (num_rows, num_cols), of which all entries are kept."""
+    return _build(rows, cols, num_rows, both_ways=False, diagonal=False, num_cols=num_cols, square=False)
+
+
 def transpose_csr(indptr: np.ndarray, indices: np.ndarray, num_cols: int) -> tuple[np.ndarray, np.ndarray]:
     """The transposed pattern."""
     rows = np.repeat(np.arange(len(indptr) - 1, dtype=np.int32), np.diff(indptr))
-    return _build(indices, rows, num_cols, both_ways=False, diagonal=False, num_cols=len(indptr) - 1, square=False)
+    return build_block(indices, rows, num_cols, len(indptr) - 1)
 
 
 def _build(

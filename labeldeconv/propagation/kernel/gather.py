@@ -50,6 +50,14 @@ def padded(n: int, d: int, dtype: Any) -> np.ndarray:
     return whole[:, :d]
 
 
+def zeros_in_lines(n: int, d: int, dtype: Any) -> np.ndarray:
+    """`padded` of zeros, of which rows take memory when they are first written."""
+    stride = -(-d * np.dtype(dtype).itemsize // LINE) * LINE
+    raw = np.zeros(n * stride + LINE, np.uint8)
+    start = -raw.ctypes.data % LINE
+    return raw[start : start + n * stride].view(dtype).reshape(n, -1)[:, :d]
+
+
 def _lines(n: int, d: int, dtype: Any) -> np.ndarray:
     """Uninitialised rows of whole cache lines, (n, d or a little more).
 
