@@ -4,6 +4,7 @@
     python benchmarks/hops.py --shape products --json
     python benchmarks/hops.py --shape products --disk  # five hops to disk in blocks: peak memory
     python benchmarks/hops.py --shape products --features 384  # three hops of float16 features to disk (GAMLP, SAGN)
+    python benchmarks/hops.py --shape products --order         # what the best order of rows could bring
 
 Graphs are synthetic with the node, edge and class counts of the OGB ones: power-law degrees, 75% of edges inside
 communities, shuffled ids. Rounds are interleaved in one process on the same data; ratios are of the minimum CPU time
@@ -54,6 +55,11 @@ def _load_rows(indptr, edges, x, out, indices, stride, out_stride, scale, form, 
 
 def make_edges(n: int, e: int, seed: int = 0) -> np.ndarray:
     """(2, e) int32: sources by a power law, 75% of targets near them in a hidden order, the others anywhere."""
+    return edges_and_order(n, e, seed)[0]
+
+
+def edges_and_order(n: int, e: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    """The same and the hidden order (n,), of which neighbours stand near each other."""
     rng = np.random.default_rng(seed)
     ends = np.cumsum(rng.pareto(2.0, n) + 1)
     order = rng.permutation(n).astype(np.int32)
@@ -64,7 +70,7 @@ def make_edges(n: int, e: int, seed: int = 0) -> np.ndarray:
         near = np.clip(place + rng.integers(-500, 500, size), 0, n - 1)
         out[0, lo : lo + size] = order[place]
         out[1, lo : lo + size] = order[np.where(rng.random(size) < 0.75, near, rng.integers(0, n, size))]
-    return out
+    return out, order
 
 
 def measure(work: Callable[[], Any]) -> dict[str, float]:
@@ -169,6 +175,33 @@ def run(shape: str, rounds: int) -> dict[str, Any]:
     }
 
 
+def ordered(shape: str, rounds: int) -> dict[str, Any]:
+    """CPU seconds of a hop in the ids given and in the hidden order, and of building A-hat once more in that order.
+
+    No order that has to be found can be better than the one by which the edges were drawn.
+    """
+    n, e, c = SHAPES[shape]
+    edges, order = edges_and_order(n, e)
+    place = np.empty(n, np.int32)
+    place[order] = np.arange(n, dtype=np.int32)
+    Y = np.random.default_rng(0).random((n, c), dtype=np.float32)
+    hidden: list[Adjacency] = []
+    again = measure(lambda: hidden.append(Adjacency.from_edges(place[edges], n)))
+    works = {}
+    for name, adj in {"given": Adjacency.from_edges(edges, n), "hidden": hidden[0]}.items():
+        for dtype in (np.float32, np.uint16):
+            x = padded(n, c, dtype)
+            x[:] = Y if dtype == np.float32 else quantize(Y)
+            works[f"{name}_{np.dtype(dtype)}"] = lambda adj=adj, x=x: adj @ x
+    times = {name: t["min"] for name, t in summary(interleaved(works, rounds), "cpu").items()}
+    found: dict[str, Any] = {"shape": shape, "columns": c, "adjacency_again_cpu": again["cpu"]}
+    for kind in ("float32", "uint16"):
+        given, best = times[f"given_{kind}"], times[f"hidden_{kind}"]
+        found[f"gain_{kind}"] = given / best
+        found[f"hops_until_it_pays_{kind}"] = again["cpu"] / (given - best) if given > best else None
+    return {**found, "cpu": times}
+
+
 def disk(shape: str, hops: int, features: int) -> dict[str, Any]:
     """Peak memory of `hops` hops from CSR and labels (or features) on disk to disk, in a process of its own."""
     n, e, c = SHAPES[shape]
@@ -226,12 +259,16 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--disk", action="store_true", help="peak memory of five hops to disk")
     parser.add_argument("--features", type=int, default=0, help="peak memory of three hops of that many features")
+    parser.add_argument("--order", action="store_true", help="hops in the ids given against the best order")
     parser.add_argument("--json", action="store_true", help="one JSON line")
     parser.add_argument("--folder", type=Path, help=argparse.SUPPRESS)
     parser.add_argument("--hops", type=int, help="of --disk (5) and --features (3)")
     args = parser.parse_args()
     if args.folder:
         print(json.dumps(hops_on_disk(args.folder, args.hops, args.features)))
+        return
+    if args.order:
+        print(json.dumps(ordered(args.shape, args.rounds)))
         return
     to_disk = args.disk or args.features
     hops = args.hops or (3 if args.features else 5)
