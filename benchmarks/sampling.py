@@ -28,7 +28,7 @@ from labeldeconv.propagation.adjacency import Adjacency
 from labeldeconv.propagation.edge_features import EdgeFeatures
 from labeldeconv.propagation.sampling import sample_blocks
 from labeldeconv.settings.models import GNNAdjacencyConfig
-from labeldeconv.stages.files import peak_memory_mib
+from labeldeconv.stages.memory import peak_memory_mib
 from labeldeconv.training.layerwise import infer
 
 SHAPES = {  # nodes, edges, batch
