@@ -8,14 +8,15 @@ ENV PIP_NO_CACHE_DIR=1 PIP_DISABLE_PIP_VERSION_CHECK=1 PYTHONUNBUFFERED=1 \
     LABELDECONV_CACHE=/var/cache/labeldeconv NUMBA_CACHE_DIR=/var/cache/labeldeconv/numba
 
 # torch first and pinned, as the Makefile does: the CPU build, where a range would fetch gigabytes of CUDA.
-RUN pip install torch==2.13.0 --index-url https://download.pytorch.org/whl/cpu
+ARG TORCH_INDEX=https://download.pytorch.org/whl/cpu
+RUN pip install torch==2.13.0 --index-url "$TORCH_INDEX"
 
 WORKDIR /src
 COPY pyproject.toml README.md LICENSE ./
 COPY labeldeconv ./labeldeconv
 RUN pip install '.[serve,minilm]'
 
-RUN useradd --system --uid 10001 --no-create-home serve \
+RUN useradd --uid 10001 --no-create-home --shell /usr/sbin/nologin serve \
  && mkdir -p /var/cache/labeldeconv && chown serve /var/cache/labeldeconv
 USER serve
 WORKDIR /

@@ -1,4 +1,4 @@
-# make install | demo | test | docs | fuzz | test-thorough | test-browser | test-spark | audit | wheel | bench | bench-smoke | bench-memory | lint | types; everything lives in .venv
+# make install | demo | test | docs | fuzz | test-thorough | test-browser | test-spark | audit | wheel | image | bench | bench-smoke | bench-memory | lint | types; everything lives in .venv
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
@@ -11,7 +11,7 @@ export OMP_WAIT_POLICY := PASSIVE
 export KMP_BLOCKTIME := 0
 export TOKENIZERS_PARALLELISM := true
 
-.PHONY: bench bench-smoke install demo test docs docs-version fuzz test-thorough test-browser test-spark audit bench-memory wheel lint types unit clean
+.PHONY: bench bench-smoke install demo test docs docs-version fuzz test-thorough test-browser test-spark audit bench-memory wheel image lint types unit clean
 
 install: $(STAMP)
 
@@ -51,7 +51,7 @@ test-thorough: $(STAMP)
 
 # The report in a real browser. Chromium comes from the system, or through apt-get where that is allowed.
 test-browser: $(STAMP)
-	@command -v chromium >/dev/null || ./.ci/chromium || true
+	@command -v chromium >/dev/null || ./.ci/debian chromium || true
 	@if command -v chromium >/dev/null; then \
 	  $(BIN)/python -m pytest -n 2 -m browser --durations 5; \
 	else \
@@ -77,7 +77,7 @@ docs-version: $(DOCS_STAMP)
 
 # Spark in a cluster of two workers on this machine. Java comes from the system, or through apt-get; pyspark through pip.
 test-spark: $(STAMP)
-	@command -v java >/dev/null || ./.ci/java || true
+	@command -v java >/dev/null || ./.ci/debian default-jre-headless || true
 	@$(BIN)/python -c 'import pyspark' 2>/dev/null || $(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[spark]' || true
 	@if command -v java >/dev/null && $(BIN)/python -c 'import pyspark' 2>/dev/null; then \
 	  $(BIN)/python -m pytest -n 2 -m spark --durations 5 tests/lake tests/labels tests/test_cluster_files.py; \
@@ -98,6 +98,17 @@ wheel: $(STAMP)
 	rm -rf dist
 	$(BIN)/python -m build --no-isolation --outdir dist .
 	LABELDECONV_WHEEL=dist $(BIN)/python -m pytest tests/test_wheel.py
+
+# The container image, built from the files in git and tried as a container. Not part of CI. podman comes from the system, or through
+# apt-get where that is allowed; ENGINE=docker takes docker. .ci/image says what to do where no registry can be reached.
+ENGINE ?= podman
+image: $(STAMP)
+	@command -v $(ENGINE) >/dev/null || ./.ci/debian $(ENGINE) || true
+	@if command -v $(ENGINE) >/dev/null; then \
+	  ENGINE=$(ENGINE) ./.ci/image && ENGINE=$(ENGINE) $(BIN)/python -m pytest -m image tests/test_image.py; \
+	else \
+	  echo "image: skipped, there is no $(ENGINE) and it cannot be installed here"; \
+	fi
 
 # Ratios against peers in interleaved rounds; fails where one is far below docs/performance.md. Not part of CI.
 bench-smoke: $(STAMP)

@@ -4,6 +4,7 @@ FastAPI reads the annotations of routes, some of which are names of this functio
 """
 
 import asyncio
+import gc
 import tempfile
 import time
 from collections.abc import AsyncIterator
@@ -88,9 +89,13 @@ def application(serving: Serving, predictor: Predictor | None = None) -> App:
         own = predictor if predictor is not None else await asyncio.to_thread(loaded, serving.run)
         held["predictor"], held["columns"] = own, columns_of(own)
         held["batcher"] = Batcher(own, limits.batch_tokens, counters.batch)
+        # What is loaded stays. To look for garbage there took 0.3 s every 1,200 requests, in which nobody was answered.
+        gc.collect()
+        gc.freeze()
         log_line(event="ready", run=own.run.name, seconds=round(time.perf_counter() - start, 3))
         yield
         await asyncio.to_thread(held["batcher"].close)
+        gc.unfreeze()  # what is left at the end would be told as leaked
         log_line(event="stopped")
         if scratch is not None:
             scratch.cleanup()

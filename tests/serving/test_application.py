@@ -1,5 +1,6 @@
 """The application behind a real server: predictions, refusals, search, metrics, pages; nothing makes it fail."""
 
+import gc
 import json
 import re
 import threading
@@ -28,6 +29,12 @@ def predictor(ld_run):
 def server(predictor):
     with served(predictor, text=300, nodes=8, edges=16, body=20_000) as client:
         yield client
+
+
+def test_what_is_loaded_is_not_looked_through_for_garbage(predictor):
+    with served(predictor):
+        assert gc.get_freeze_count() > 100_000  # objects of torch, transformers and the run
+    assert gc.get_freeze_count() == 0
 
 
 def test_a_prediction_is_the_predictors(server, predictor):
