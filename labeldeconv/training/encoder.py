@@ -41,6 +41,7 @@ from labeldeconv.stages.stage import Artefact, Folder, stage
 from labeldeconv.training.checkpoint import Checkpoint
 from labeldeconv.training.finite import check_loss, check_rows, check_weights
 from labeldeconv.training.global_batch import Share, share_of, sum_gradients
+from labeldeconv.training.moments import CompactAdamW, moment_bytes
 from labeldeconv.training.output_rows import OutputRows, RowAdamW
 from labeldeconv.training.sharding import clip_shards, cut, whole_encoder
 from labeldeconv.training.steps import encoder_autocast, fused_optimizer, open_log, parameter_groups, set_learning_rates
@@ -49,7 +50,7 @@ LESS = "lower train.batch_nodes and train.batch_tokens, or set train.gradient_ch
 LOG = "steps.jsonl"  # one line per optimiser step: step, epoch, loss, lr, gamma
 READS = (  # of the settings; psi_init and psi_norm are the head's
     "epochs", "lr", "psi_lr", "gamma_lr", "weight_decay", "warmup", "clip", "dropout", "batch_nodes", "batch_tokens",
-    "accumulate", "precision", "gradient_checkpointing", "checkpoint_minutes", "parallel",
+    "accumulate", "precision", "gradient_checkpointing", "optimizer_states", "checkpoint_minutes", "parallel",
 )  # fmt: skip
 ROWS = 1 << 14  # features that go through a head at a time
 
@@ -335,10 +336,13 @@ def training_bytes(objective: Objective, tokens: Tokens, settings: TrainConfig) 
     Ranks with shards have their part of that; rank 0 puts weights and moments together for the checkpoint.
     """
     weights = sum(p.numel() for p in objective.parameters() if p.requires_grad)
+    moments = moment_bytes(objective.parameters(), settings.optimizer_states)
     widest = min(settings.batch_tokens, settings.batch_nodes * int(tokens.lengths.max(initial=1)))
     activations = activation_bytes(objective.encoder, widest, settings.gradient_checkpointing)
-    each = 16 / ranks.world() + 12 * ranks.leads() if in_shards(settings) else 16
-    return each * weights + activations + 72 * tokens.num_nodes
+    held = 8 * weights + moments
+    if in_shards(settings):
+        held = held / ranks.world() + (4 * weights + moments) * ranks.leads()
+    return held + activations + 72 * tokens.num_nodes
 
 
 def activation_bytes(encoder: Encoder, tokens: int, checkpointing: bool = False) -> float:
@@ -556,8 +560,10 @@ def make_optimizer(objective: Objective, settings: TrainConfig) -> torch.optim.A
         *parameter_groups(objective.head.parameters(), settings.psi_lr, settings.weight_decay),
         *parameter_groups(objective.targets.parameters(), settings.gamma_lr, 0.0),
     ]
-    kind = RowAdamW if isinstance(objective.head, OutputRows) else torch.optim.AdamW
-    return kind(groups, fused=fused_optimizer(next(objective.parameters()).device))
+    states, fused = settings.optimizer_states, fused_optimizer(next(objective.parameters()).device)
+    if isinstance(objective.head, OutputRows):
+        return RowAdamW(groups, states, fused=fused)
+    return torch.optim.AdamW(groups, fused=fused) if states == "float32" else CompactAdamW(groups, states, fused=fused)
 
 
 def start_outputs(gnn: nn.Module, bias: np.ndarray) -> None:
