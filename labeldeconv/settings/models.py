@@ -160,7 +160,8 @@ class TrainConfig(Settings):
     precision: Literal["auto", "float32", "bfloat16"] = "auto"
     """'auto' takes bfloat16 where the hardware has it; parts of an encoder that cannot compute in it take float32."""
     gradient_checkpointing: bool = False
-    """Recompute activations instead of storing them."""
+    """Recompute the activations of all layers instead of storing them. Under `max_memory` those of as many layers as a
+    step needs to fit are recomputed anyway, to the same results."""
     optimizer_states: Annotated[Literal["float32", "bfloat16", "8bit"], Field(json_schema_extra=YOUNGER)] = "float32"
     """How AdamW's two moments of matrices are kept between steps: 8, 4 or 2 bytes a weight."""
     head: Literal["linear", "psi"] = "linear"

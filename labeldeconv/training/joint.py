@@ -40,7 +40,7 @@ from labeldeconv.propagation.sampling import METIS_BYTES, partition, sample_bloc
 from labeldeconv.settings.models import GNNAdjacencyConfig, JointConfig, MetricName, RegressionLoss, TrainConfig
 from labeldeconv.stages.keys import Idle, Reads, Younger
 from labeldeconv.stages.memory import MIB
-from labeldeconv.stages.memory_limit import check_room
+from labeldeconv.stages.memory_limit import check_room, room
 from labeldeconv.stages.stage import Artefact, Folder, stage
 from labeldeconv.training import layerwise
 from labeldeconv.training.checkpoint import Checkpoint
@@ -48,7 +48,6 @@ from labeldeconv.training.encoder import (
     LOG,
     HasValues,
     TrainedEncoder,
-    activation_bytes,
     start_outputs,
     training_advice,
 )
@@ -57,6 +56,7 @@ from labeldeconv.training.finite import check_loss, check_rows, check_weights
 from labeldeconv.training.gnn import TrainedGNN
 from labeldeconv.training.layerwise import take_rows
 from labeldeconv.training.moments import CompactAdamW, moment_bytes
+from labeldeconv.training.recomputation import activations
 from labeldeconv.training.steps import (
     autocast,
     encoder_autocast,
@@ -112,7 +112,8 @@ def joint(
         start_outputs(gnn, bias)
     fixed = None if features is None or rates.lr > 0 else features.values
     model = JointModel(loaded, gnn, fixed, rates.precision, sampling.chunk_nodes).to(device)
-    check_room(out.label, joint_bytes(kind, model, tokens, graph, adjacency, sampling, rates), LESS)
+    if room() is not None:
+        check_room(out.label, joint_bytes(kind, model, tokens, graph, adjacency, sampling, rates), LESS)
     adj = weighted_adjacency(graph.edges, graph.num_nodes, adjacency, edges, gnn.edge_dim)
     start = None if features is None else features.values
     sampler = make_sampler(kind, adj, graph.split.train, sampling, start)
@@ -259,8 +260,9 @@ def joint_bytes(
         step = training_mib(gnn, Size(sources, hops * batch * entries // max(n, 1), n, 0)) * MIB + 4 * n * widths
         building = max(building, held + METIS_BYTES * entries)
     if model.encoder is not None and tokens is not None:
-        chunk = min(encoded, sampling.chunk_nodes or encoded) * int(tokens.lengths.max(initial=1))
-        step += activation_bytes(model.encoder, chunk) + 72 * tokens.num_nodes
+        chunk = min(encoded, sampling.chunk_nodes or encoded)
+        computing = encoder_autocast(model.encoder, tokens, rates.precision)
+        step += activations(model.encoder, tokens, computing).peak(chunk, 0) + 72 * tokens.num_nodes
     weights = sum(p.numel() for p in model.parameters() if p.requires_grad)
     training = 8 * weights + moment_bytes(model.parameters(), rates.optimizer_states)
     return max(building, held + training + step + layerwise.FIXED)

@@ -78,9 +78,8 @@ class CompactAdamW(torch.optim.AdamW):
         moments = {name: torch.zeros_like(parameter, dtype=kind) for name, kind in types.items()}
         if self.states == "8bit":
             rows = parameter.detach().amax(-1, keepdim=True)
-            moments |= {
-                f"{name}_top": torch.zeros_like(rows, dtype=torch.int32) for name in MOMENTS
-            }  # gloo sends no int16
+            # 32 bits, since gloo sends no whole numbers of 16.
+            moments |= {f"{name}_top": torch.zeros_like(rows, dtype=torch.int32) for name in MOMENTS}
         return moments
 
     def _step_by_pieces(self, parameter: Tensor, group: dict[str, Any]) -> None:
