@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import replace
 from typing import Any
 
@@ -20,6 +21,8 @@ from labeldeconv.methods.base import Work, method_named
 from labeldeconv.methods.giant import neighbourhood_nodes
 from labeldeconv.runs.asked import candidates, is_auto, resolve
 from labeldeconv.settings.models import Config
+from labeldeconv.training.moments import moment_bytes
+from labeldeconv.training.recomputation import activations, widest_rows
 
 SAMPLE = 1000  # texts tokenised to estimate the lengths
 PROBE_TOKENS = 1024  # tokens of the measured step
@@ -41,14 +44,15 @@ def estimate(graph: AttributedGraph, config: Config) -> dict[str, Any]:
     gnn = Architecture.of(config.gnn).sample
     hops = (gnn.hops if config.labels.hops is None else config.labels.hops) + 1
     asked = work(graph, config, gnn.hops)
-    weights, layers = sum(p.numel() for p in encoder.parameters()), _layers(encoder)
+    weights, states = sum(p.numel() for p in encoder.parameters()), 0.0  # and tokens whose states are kept
     train_speed, export_speed = _speeds(encoder, store)
-    updated, states = weights, 0.0  # weights that train, tokens whose states are kept
     if config.encoder.train_layers is not None and asked.trained:
-        layers, states = config.encoder.train_layers, n * mean
-        encoder = SplitEncoder(encoder, layers)
-        updated = sum(p.numel() for p in encoder.parameters() if p.requires_grad)
+        states = n * mean
+        encoder = SplitEncoder(encoder, config.encoder.train_layers)
         train_speed, _ = _speeds(encoder, store)
+    updated = sum(p.numel() for p in encoder.parameters() if p.requires_grad)
+    moments = moment_bytes(encoder.parameters(), config.train.optimizer_states)
+    kept = activations(encoder, store, nullcontext())
     rows = n * encoder.dim * (gnn.hops + 1) if gnn.feed == "rows" else 2 * n * encoder.dim
     disk = {
         "graph": graph.texts.lengths().sum() + 8 * graph.num_edges + 16 * n,
@@ -56,7 +60,7 @@ def estimate(graph: AttributedGraph, config: Config) -> dict[str, Any]:
         "token states": 2 * encoder.dim * states,
         "features": asked.exports * 2 * n * encoder.dim,
         "hop labels": 4 * n * hops * graph.num_classes if config.method in ("ld", "ld-heads", "wo-ld", "auto") else 0,
-        "encoder and checkpoint": 4 * weights + 12 * updated if asked.trained else 0,
+        "encoder and checkpoint": 4 * weights + 4 * updated + moments if asked.trained else 0,
     }
     seconds = {
         "token states": states / export_speed,
@@ -65,10 +69,10 @@ def estimate(graph: AttributedGraph, config: Config) -> dict[str, Any]:
         "gnn (at most)": asked.gnns * config.gnn.epochs * n * config.gnn.hidden * encoder.dim * 12 / _matmul_speed(),
     }
     seconds |= {"gnn race (at most)": race_seconds} if race_seconds else {}
-    widest = min(config.train.batch_tokens, config.train.batch_nodes * longest)
+    again = kept.layers if config.train.gradient_checkpointing else 0
     memory = {
-        "encoder, gradients, AdamW": 4 * weights + (12 * updated if asked.trained else 0),
-        "activations of a batch": widest * encoder.dim * 4 * 34 * layers if asked.trained else 0,
+        "encoder, gradients, AdamW": 4 * weights + (4 * updated + moments if asked.trained else 0),
+        "activations of a batch": kept.peak(widest_rows(store, config.train), again) if asked.trained else 0,
         "features and GNN": 4 * rows + 16 * n * config.gnn.hidden,
         "adjacency": 24 * 2 * graph.num_edges,
     }
@@ -140,10 +144,6 @@ def _time(step: Callable[[], Any]) -> float:
         step()
         best = min(best, time.perf_counter() - start)
     return best
-
-
-def _layers(encoder: Encoder) -> int:
-    return int(getattr(getattr(getattr(encoder, "model", None), "config", None), "num_hidden_layers", 12))
 
 
 def _total(parts: dict[str, float]) -> dict[str, float]:

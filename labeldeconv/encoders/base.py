@@ -62,8 +62,15 @@ class Encoder(nn.Module, ABC):
     def restore(self, folder: Path) -> None:
         """Take the weights that `save` wrote into `folder`."""
 
-    def enable_gradient_checkpointing(self) -> None:
-        """Recompute activations in the backward pass; encoders that cannot say so."""
+    def trained_layers(self) -> nn.ModuleList:
+        """Its layers that train, first to last, if they follow one another in a list; else none."""
+        return nn.ModuleList()
+
+    def enable_gradient_checkpointing(self, layers: int | None = None) -> None:
+        """Recompute activations in the backward pass, of the first `layers` layers that train or of all.
+
+        Encoders that cannot say so.
+        """
         raise NotImplementedError(f"{type(self).__name__} has no gradient checkpointing")
 
     def tokenizer_key(self) -> str:

@@ -93,11 +93,11 @@ class ColumnsEncoder(Encoder):
             encoder.restore(folder / str(k))
         self.fusion.load_state_dict(load_file(folder / FUSION))
 
-    def enable_gradient_checkpointing(self) -> None:
-        """Recompute activations where an encoder can."""
+    def enable_gradient_checkpointing(self, layers: int | None = None) -> None:
+        """Recompute activations where an encoder can; of the first `layers` of each, or of all."""
         for encoder in self.by_column().values():
             try:
-                encoder.enable_gradient_checkpointing()
+                encoder.enable_gradient_checkpointing(layers)
             except NotImplementedError:
                 continue
 

@@ -18,7 +18,7 @@ from torch import nn
 
 from labeldeconv.encoders.adapters import add_lora, merged
 from labeldeconv.encoders.base import state_key
-from labeldeconv.encoders.layers import keep_first_layers, text_settings
+from labeldeconv.encoders.layers import keep_first_layers, layer_list, text_settings
 from labeldeconv.encoders.readout import PooledEncoder, Readout
 from labeldeconv.encoders.sentence import Layout, plain_layout, read_layout, restore_steps, write_layout
 from labeldeconv.errors import ConfigError, MissingExtra
@@ -126,11 +126,19 @@ class TextEncoder(PooledEncoder):
         ids = list(self.tokenizer(self.prompt)["input_ids"]) if self.prompt else []
         return len(ids) - (bool(ids) and ids[-1] in self.tokenizer.all_special_ids)
 
-    def enable_gradient_checkpointing(self) -> None:
-        """Recompute the layers' activations in the backward pass."""
+    def trained_layers(self) -> nn.ModuleList:
+        """The transformer's layers; none where it has no list of them."""
+        found = layer_list(self.model, text_settings(self.model).num_hidden_layers)
+        return nn.ModuleList() if found is None else found[1]
+
+    def enable_gradient_checkpointing(self, layers: int | None = None) -> None:
+        """Recompute activations in the backward pass, of the first `layers` layers or of all."""
         model: Any = self.model
         enable = getattr(model, "activation_checkpointing_enable", None)  # its name in newer transformers
         (enable or model.gradient_checkpointing_enable)({"use_reentrant": False})
+        if layers is not None:
+            for layer in self.trained_layers()[layers:]:
+                layer.gradient_checkpointing = False  # type: ignore[assignment]
 
 
 def open_pretrained(config: EncoderConfig) -> tuple[nn.Module, Any, Layout]:

@@ -22,8 +22,6 @@ import torch
 from torch import Tensor, nn
 
 from labeldeconv.encoders.base import Encoder
-from labeldeconv.encoders.huggingface import TextEncoder
-from labeldeconv.encoders.layers import layer_list, text_settings
 from labeldeconv.encoders.tokens import Tokens, flat_rows
 from labeldeconv.errors import ConfigError
 
@@ -121,9 +119,13 @@ class SplitEncoder(Encoder):
         self.whole.restore(folder)
         self._split()
 
-    def enable_gradient_checkpointing(self) -> None:
-        """Recompute the activations of the trained layers."""
-        self.whole.enable_gradient_checkpointing()
+    def trained_layers(self) -> nn.ModuleList:
+        """The layers behind the trunk."""
+        return self._layers[len(self._trunk) :]
+
+    def enable_gradient_checkpointing(self, layers: int | None = None) -> None:
+        """Recompute the activations of the trained layers, of the first `layers` of them or of all."""
+        self.whole.enable_gradient_checkpointing(None if layers is None else len(self._trunk) + layers)
 
     def tokenizer_key(self) -> str:
         """As the whole encoder's."""
@@ -227,11 +229,10 @@ def split_for(encoder: Encoder, tokens: Tokens) -> Encoder:
 
 def layers_of(encoder: Encoder) -> nn.ModuleList:
     """The layers of an encoder, first to last; a plain error where it has no list of them."""
-    if isinstance(encoder, TextEncoder):
-        found = layer_list(encoder.model, text_settings(encoder.model).num_hidden_layers)
-        if found is not None:
-            return found[1]
-    raise refusal(encoder, "it has no list of layers")
+    found = encoder.trained_layers()
+    if len(found) == 0:
+        raise refusal(encoder, "it has no list of layers")
+    return found
 
 
 def refusal(encoder: Encoder, reason: str) -> ConfigError:

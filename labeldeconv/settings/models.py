@@ -20,6 +20,7 @@ Share = Annotated[float, Field(gt=0.0, lt=1.0)]
 NonNegative = Annotated[float, Field(ge=0.0)]
 Normalization = Annotated[Literal["row", "symmetric"], Field(description="D^-1 A, or D^-1/2 A D^-1/2.")]
 AUTO_GNN = "auto"  # the name that lets the validation nodes choose the GNN (methods/gnn_race.py)
+YOUNGER = {"younger": True}  # marks a setting that came later than others: at its default it is in no stage's key
 UNKEYED = {"unkeyed": True}  # marks a setting that changes no result and so is in no stage's key
 CheckpointMinutes = Annotated[float, Field(ge=0.0, json_schema_extra=UNKEYED)]
 MetricName = Literal[
@@ -159,7 +160,10 @@ class TrainConfig(Settings):
     precision: Literal["auto", "float32", "bfloat16"] = "auto"
     """'auto' takes bfloat16 where the hardware has it; parts of an encoder that cannot compute in it take float32."""
     gradient_checkpointing: bool = False
-    """Recompute activations instead of storing them."""
+    """Recompute the activations of all layers instead of storing them. Under `max_memory` those of as many layers as a
+    step needs to fit are recomputed anyway, to the same results."""
+    optimizer_states: Annotated[Literal["float32", "bfloat16", "8bit"], Field(json_schema_extra=YOUNGER)] = "float32"
+    """How AdamW's two moments of matrices are kept between steps: 8, 4 or 2 bytes a weight."""
     head: Literal["linear", "psi"] = "linear"
     """What FNE and GLEM put behind the encoder: one linear layer, as in the paper, or psi of the GNN. LD and WO/LD
     always have psi."""

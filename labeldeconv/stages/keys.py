@@ -9,7 +9,7 @@ content; settings by their values. Three annotations narrow an argument:
     loss: Annotated[str, Younger] = "mse"                              in the key only where it is not the default
 
 A field of a dataclass with metadata {"idle": True} is left out too. So a key holds exactly what the stage can read.
-Settings marked UNKEYED in their model change no result and no key.
+Settings marked UNKEYED in their model change no result and no key; those marked YOUNGER are treated as such arguments.
 """
 
 from __future__ import annotations
@@ -24,7 +24,6 @@ from typing import Any
 
 import numpy as np
 from pydantic import BaseModel
-from pydantic.fields import FieldInfo
 
 BLOCK = 1 << 26  # bytes of an array hashed at a time
 
@@ -103,7 +102,7 @@ def token(value: Any) -> Any:
     if isinstance(value, Reading):
         return reading_token(value)
     if isinstance(value, BaseModel):
-        return {name: token(getattr(value, name)) for name in keyed_fields(type(value))}
+        return {name: token(getattr(value, name)) for name in type(value).model_fields if is_keyed(value, name)}
     if isinstance(value, type):
         return code_key(value)
     if is_dataclass(value):
@@ -118,19 +117,16 @@ def reading_token(reading: Reading) -> Any:
     if names is None:
         return token(whole)
     if isinstance(whole, BaseModel):
-        names = [name for name in names if not is_unkeyed(type(whole).model_fields[name])]
+        names = [name for name in names if is_keyed(whole, name)]
     key_of = getattr(whole, "key_of", None)
     return {name: key_of(name) if key_of else token(getattr(whole, name)) for name in names}
 
 
-def keyed_fields(model: type[BaseModel]) -> list[str]:
-    """Names of the fields that can change a result."""
-    return [name for name, info in model.model_fields.items() if not is_unkeyed(info)]
-
-
-def is_unkeyed(info: FieldInfo) -> bool:
-    """Whether a field of settings is marked as one that changes no result (`settings.models.UNKEYED`)."""
-    return isinstance(info.json_schema_extra, dict) and bool(info.json_schema_extra.get("unkeyed"))
+def is_keyed(settings: BaseModel, name: str) -> bool:
+    """Whether a field of settings is in keys: it can change a result, and is no younger one that has its default."""
+    info = type(settings).model_fields[name]
+    marks = info.json_schema_extra if isinstance(info.json_schema_extra, dict) else {}
+    return not marks.get("unkeyed") and not (marks.get("younger") and getattr(settings, name) == info.default)
 
 
 def code_key(kind: type) -> str:

@@ -32,16 +32,18 @@ from labeldeconv.graph.task import Task
 from labeldeconv.labels.hop_heads import HopHeads
 from labeldeconv.labels.neighbours import NeighbourOutputs
 from labeldeconv.labels.targets import Targets
-from labeldeconv.progress import bar
+from labeldeconv.progress import bar, logger
 from labeldeconv.settings.models import TrainConfig
 from labeldeconv.stages import ranks
 from labeldeconv.stages.keys import Idle, Reads
-from labeldeconv.stages.memory_limit import check_room
+from labeldeconv.stages.memory_limit import check_room, room
 from labeldeconv.stages.stage import Artefact, Folder, stage
 from labeldeconv.training.checkpoint import Checkpoint
 from labeldeconv.training.finite import check_loss, check_rows, check_weights
 from labeldeconv.training.global_batch import Share, share_of, sum_gradients
+from labeldeconv.training.moments import CompactAdamW, moment_bytes
 from labeldeconv.training.output_rows import OutputRows, RowAdamW
+from labeldeconv.training.recomputation import activations, widest_rows
 from labeldeconv.training.sharding import clip_shards, cut, whole_encoder
 from labeldeconv.training.steps import encoder_autocast, fused_optimizer, open_log, parameter_groups, set_learning_rates
 
@@ -49,7 +51,7 @@ LESS = "lower train.batch_nodes and train.batch_tokens, or set train.gradient_ch
 LOG = "steps.jsonl"  # one line per optimiser step: step, epoch, loss, lr, gamma
 READS = (  # of the settings; psi_init and psi_norm are the head's
     "epochs", "lr", "psi_lr", "gamma_lr", "weight_decay", "warmup", "clip", "dropout", "batch_nodes", "batch_tokens",
-    "accumulate", "precision", "gradient_checkpointing", "checkpoint_minutes", "parallel",
+    "accumulate", "precision", "gradient_checkpointing", "optimizer_states", "checkpoint_minutes", "parallel",
 )  # fmt: skip
 ROWS = 1 << 14  # features that go through a head at a time
 
@@ -276,9 +278,9 @@ def train(
     objective = Objective(model, behind, goal, targets.task, settings.dropout, pseudo_weight, gold)
     if not in_shards(settings):  # else a device may not hold it
         objective.to(device)
-    check_room(out.label, training_bytes(objective, tokens, settings), LESS)
     with used_vocabulary(model, tokens):
-        run = train_encoder(objective, tokens, nodes, settings, seed, out, device)
+        recomputed = layers_to_recompute(out.label, objective, tokens, settings)
+        run = train_encoder(objective, tokens, nodes, settings, seed, out, device, recomputed)
     if in_shards(settings):
         model = whole_encoder(model, lambda: split_for(encoder.load(), tokens))
     if ranks.leads():
@@ -329,25 +331,38 @@ def in_shards(settings: TrainConfig) -> bool:
     return settings.parallel == "fsdp" and ranks.world() > 1
 
 
-def training_bytes(objective: Objective, tokens: Tokens, settings: TrainConfig) -> float:
-    """Memory that training takes beside the weights: gradients, AdamW's two moments, a checkpoint, and activations.
+def layers_to_recompute(label: str, objective: Objective, tokens: Tokens, settings: TrainConfig) -> int:
+    """How many layers a step computes again, so that it fits `max_memory`; without such a limit 0, or as settings say.
+
+    A step that does not fit even so is refused. Ranks with shards gather a layer together, so rank 0 decides for all.
+    """
+    left, encoder = room(), objective.encoder
+    if left is None:
+        return 0
+    held, rows = held_bytes(objective, tokens, settings), widest_rows(tokens, settings)
+    one = activations(encoder, tokens, encoder_autocast(encoder, tokens, settings.precision))
+    chosen = one.layers if settings.gradient_checkpointing else one.needed(rows, left - held)
+    if in_shards(settings):
+        told = torch.tensor(float(chosen * ranks.leads()))
+        ranks.add_up(told)
+        chosen = int(told)
+    check_room(label, held + one.peak(rows, chosen), LESS)
+    if chosen and not settings.gradient_checkpointing:
+        logger.info("%s: %d of %d layers are computed again, so that a step fits", label, chosen, one.layers)
+    return chosen
+
+
+def held_bytes(objective: Objective, tokens: Tokens, settings: TrainConfig) -> float:
+    """Memory that training takes beside weights and activations: gradients, AdamW's two moments, and a checkpoint.
 
     Ranks with shards have their part of that; rank 0 puts weights and moments together for the checkpoint.
     """
     weights = sum(p.numel() for p in objective.parameters() if p.requires_grad)
-    widest = min(settings.batch_tokens, settings.batch_nodes * int(tokens.lengths.max(initial=1)))
-    activations = activation_bytes(objective.encoder, widest, settings.gradient_checkpointing)
-    each = 16 / ranks.world() + 12 * ranks.leads() if in_shards(settings) else 16
-    return each * weights + activations + 72 * tokens.num_nodes
-
-
-def activation_bytes(encoder: Encoder, tokens: int, checkpointing: bool = False) -> float:
-    """Memory of what so many tokens leave behind for the gradients, without attention's own.
-
-    34 numbers of a token's width are kept per layer (Korthikanti et al., 2022).
-    """
-    layers = getattr(getattr(getattr(encoder, "model", None), "config", None), "num_hidden_layers", 12)
-    return 4 * tokens * encoder.dim * ((2 if checkpointing else 34) * layers + 34)
+    moments = moment_bytes(objective.parameters(), settings.optimizer_states)
+    held = 8 * weights + moments
+    if in_shards(settings):
+        held = held / ranks.world() + (4 * weights + moments) * ranks.leads()
+    return held + 72 * tokens.num_nodes
 
 
 @stage(version=1)
@@ -390,6 +405,7 @@ def train_encoder(
     seed: int,
     out: Folder,
     device: torch.device | None = None,
+    recomputed: int = 0,
 ) -> EncoderRun:
     """Train `objective` in place on `nodes` (m,); logs and checkpoints go to `out`, from where it resumes.
 
@@ -397,13 +413,16 @@ def train_encoder(
     them goes on from a checkpoint of any other. Where `train.parallel` says so they hold shards of the encoder, which
     stay shards (training/sharding.py); `device` is where those go, None: where the encoder is.
 
-    Inside `used_vocabulary` only word vectors that occur are trained, which is faster.
+    Inside `used_vocabulary` only word vectors that occur are trained, which is faster. The first `recomputed` layers
+    are computed again in the backward pass, unless the settings ask for all of them.
     """
     watch = out.watch
     device = device or next(objective.encoder.parameters()).device
     torch.manual_seed(seed)
     if settings.gradient_checkpointing:
         objective.encoder.enable_gradient_checkpointing()
+    elif recomputed:
+        objective.encoder.enable_gradient_checkpointing(recomputed)
     computing = encoder_autocast(objective.encoder, tokens, settings.precision, device=device)
     shards = in_shards(settings)
     if shards:
@@ -556,8 +575,10 @@ def make_optimizer(objective: Objective, settings: TrainConfig) -> torch.optim.A
         *parameter_groups(objective.head.parameters(), settings.psi_lr, settings.weight_decay),
         *parameter_groups(objective.targets.parameters(), settings.gamma_lr, 0.0),
     ]
-    kind = RowAdamW if isinstance(objective.head, OutputRows) else torch.optim.AdamW
-    return kind(groups, fused=fused_optimizer(next(objective.parameters()).device))
+    states, fused = settings.optimizer_states, fused_optimizer(next(objective.parameters()).device)
+    if isinstance(objective.head, OutputRows):
+        return RowAdamW(groups, states, fused=fused)
+    return torch.optim.AdamW(groups, fused=fused) if states == "float32" else CompactAdamW(groups, states, fused=fused)
 
 
 def start_outputs(gnn: nn.Module, bias: np.ndarray) -> None:

@@ -40,7 +40,7 @@ from labeldeconv.propagation.sampling import METIS_BYTES, partition, sample_bloc
 from labeldeconv.settings.models import GNNAdjacencyConfig, JointConfig, MetricName, RegressionLoss, TrainConfig
 from labeldeconv.stages.keys import Idle, Reads, Younger
 from labeldeconv.stages.memory import MIB
-from labeldeconv.stages.memory_limit import check_room
+from labeldeconv.stages.memory_limit import check_room, room
 from labeldeconv.stages.stage import Artefact, Folder, stage
 from labeldeconv.training import layerwise
 from labeldeconv.training.checkpoint import Checkpoint
@@ -48,7 +48,6 @@ from labeldeconv.training.encoder import (
     LOG,
     HasValues,
     TrainedEncoder,
-    activation_bytes,
     start_outputs,
     training_advice,
 )
@@ -56,6 +55,8 @@ from labeldeconv.training.feed import GraphFeed, edge_values
 from labeldeconv.training.finite import check_loss, check_rows, check_weights
 from labeldeconv.training.gnn import TrainedGNN
 from labeldeconv.training.layerwise import take_rows
+from labeldeconv.training.moments import CompactAdamW, moment_bytes
+from labeldeconv.training.recomputation import activations
 from labeldeconv.training.steps import (
     autocast,
     encoder_autocast,
@@ -66,11 +67,11 @@ from labeldeconv.training.steps import (
 )
 
 READS = (  # of the settings of the encoder phase
-    "lr", "psi_lr", "weight_decay", "warmup", "clip", "precision", "checkpoint_minutes",
+    "lr", "psi_lr", "weight_decay", "warmup", "clip", "precision", "optimizer_states", "checkpoint_minutes",
 )  # fmt: skip
 
 
-HEAD_READS = ("psi_lr", "weight_decay", "warmup", "clip", "checkpoint_minutes")  # the same, for the GNN alone
+HEAD_READS = tuple(name for name in READS if name not in ("lr", "precision"))  # the same, for the GNN alone
 SAMPLING = ("batch_nodes", "part_nodes", "fanout", "max_neighbors", "gnn_lr")
 Kind = Literal["gas", "sage"]
 LESS = "lower joint.batch_nodes, joint.fanout or joint.chunk_nodes"
@@ -111,7 +112,8 @@ def joint(
         start_outputs(gnn, bias)
     fixed = None if features is None or rates.lr > 0 else features.values
     model = JointModel(loaded, gnn, fixed, rates.precision, sampling.chunk_nodes).to(device)
-    check_room(out.label, joint_bytes(kind, model, tokens, graph, adjacency, sampling), LESS)
+    if room() is not None:
+        check_room(out.label, joint_bytes(kind, model, tokens, graph, adjacency, sampling, rates), LESS)
     adj = weighted_adjacency(graph.edges, graph.num_nodes, adjacency, edges, gnn.edge_dim)
     start = None if features is None else features.values
     sampler = make_sampler(kind, adj, graph.split.train, sampling, start)
@@ -181,7 +183,7 @@ def joint_head(
     gnn = architecture.build(x.shape[1], graph.num_classes)
     gnn.load_state_dict(load_file(trained.head))
     model = JointModel(None, gnn, x).to(device)
-    check_room(out.label, joint_bytes(kind, model, None, graph, adjacency, sampling), LESS)
+    check_room(out.label, joint_bytes(kind, model, None, graph, adjacency, sampling, rates), LESS)
     adj = weighted_adjacency(graph.edges, graph.num_nodes, adjacency, edges, gnn.edge_dim)
     sampler = make_sampler(kind, adj, graph.split.train, sampling, x)
     task, epochs = Task.of(graph, weights=weights, loss=loss), sampling.gnn_epochs
@@ -239,6 +241,7 @@ def joint_bytes(
     graph: AttributedGraph,
     adjacency: GNNAdjacencyConfig,
     sampling: JointConfig,
+    rates: TrainConfig,
 ) -> float:
     """Memory that joint training takes at its peak beside the weights: A-hat while it is built, or with a step.
 
@@ -257,10 +260,12 @@ def joint_bytes(
         step = training_mib(gnn, Size(sources, hops * batch * entries // max(n, 1), n, 0)) * MIB + 4 * n * widths
         building = max(building, held + METIS_BYTES * entries)
     if model.encoder is not None and tokens is not None:
-        chunk = min(encoded, sampling.chunk_nodes or encoded) * int(tokens.lengths.max(initial=1))
-        step += activation_bytes(model.encoder, chunk) + 72 * tokens.num_nodes
+        chunk = min(encoded, sampling.chunk_nodes or encoded)
+        computing = encoder_autocast(model.encoder, tokens, rates.precision)
+        step += activations(model.encoder, tokens, computing).peak(chunk, 0) + 72 * tokens.num_nodes
     weights = sum(p.numel() for p in model.parameters() if p.requires_grad)
-    return max(building, held + 16 * weights + step + layerwise.FIXED)
+    training = 8 * weights + moment_bytes(model.parameters(), rates.optimizer_states)
+    return max(building, held + training + step + layerwise.FIXED)
 
 
 def weighted_adjacency(
@@ -489,7 +494,7 @@ def train_joint(
     groups = parameter_groups(model.gnn.parameters(), config.gnn_lr or rates.psi_lr, rates.weight_decay)
     if model.encoder is not None:
         groups = parameter_groups(model.encoder.parameters(), rates.lr, rates.weight_decay) + groups
-    optimizer = torch.optim.AdamW(groups, fused=fused_optimizer(device))
+    optimizer = CompactAdamW(groups, rates.optimizer_states, fused=fused_optimizer(device))
     saved = Checkpoint(out.path / "checkpoint.safetensors", model, optimizer, rates.checkpoint_minutes)
     state: dict[str, Any] = {"epoch": 0, "batch": 0, "step": 0, "nodes": 0, "encoded": 0, "targets": 0}
     state["loss"] = float("nan")

@@ -20,6 +20,7 @@ from torch import Tensor, nn
 
 from labeldeconv.graph.task import smoothed_share
 from labeldeconv.labels.neighbours import NeighbourOutputs
+from labeldeconv.training.moments import MOMENTS, CompactAdamW, lower, raised
 
 
 class HasHead(Protocol):
@@ -79,7 +80,7 @@ class RowsHead:
         return head
 
 
-class RowAdamW(torch.optim.AdamW):
+class RowAdamW(CompactAdamW):
     """AdamW that also takes sparse gradients: rows with one move, by moments and a count of steps of their own.
 
     Rows never decay. Where every row has a gradient at every step it is AdamW without decay.
@@ -99,14 +100,17 @@ class RowAdamW(torch.optim.AdamW):
         state = self.state[parameter]
         if not state:
             state["step"] = torch.zeros(len(parameter), dtype=torch.float32, device=parameter.device)
-            state["exp_avg"], state["exp_avg_sq"] = torch.zeros_like(parameter), torch.zeros_like(parameter)
+            state.update(self.start(parameter))
         assert parameter.grad is not None
         given = parameter.grad.coalesce()
         rows, gradient = given.indices()[0], given.values()
         beta1, beta2 = group["betas"]
-        first = state["exp_avg"][rows].lerp_(gradient, 1 - beta1)
-        second = state["exp_avg_sq"][rows].mul_(beta2).addcmul_(gradient, gradient, value=1 - beta2)
-        count = state["step"][rows] + 1
-        state["exp_avg"][rows], state["exp_avg_sq"][rows], state["step"][rows] = first, second, count
-        even1, even2 = ((1 - beta**count)[:, None] for beta in (beta1, beta2))  # what zeros at the start have taken
+        moments = [raised(state, name, rows) for name in MOMENTS]
+        first = moments[0].lerp_(gradient, 1 - beta1)
+        second = moments[1].mul_(beta2).addcmul_(gradient, gradient, value=1 - beta2)
+        count = state["step"][rows][:, None] + 1
+        even1, even2 = (1 - beta**count for beta in (beta1, beta2))  # what zeros at the start have taken
         parameter[rows] -= group["lr"] * (first / even1) / ((second / even2).sqrt() + group["eps"])
+        state["step"][rows] = count[:, 0]
+        for name, moment in zip(MOMENTS, moments, strict=True):
+            lower(state, name, rows, moment, count)

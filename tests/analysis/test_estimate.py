@@ -60,6 +60,18 @@ def test_the_estimate_is_of_resolved_settings():
     assert plain == resolved
 
 
+def test_short_moments_and_layers_computed_again_spare_memory():
+    graph = planted(80, seed=0).graph
+    config = {"method": "fne", "encoder.name": "tiny"}
+    plain, short, again = (
+        estimate(graph, load_config(None, {**config, **own}))
+        for own in ({}, {"train.optimizer_states": "8bit"}, {"train.gradient_checkpointing": True})
+    )
+    assert short["disk_mib"]["encoder and checkpoint"] < 0.75 * plain["disk_mib"]["encoder and checkpoint"]
+    assert short["memory_mib"] < plain["memory_mib"]
+    assert again["memory_mib"] < plain["memory_mib"] - 1
+
+
 def test_a_frozen_trunk_costs_disk_and_spares_memory():
     graph = planted(80, seed=0).graph
     config = {"method": "fne", "encoder.name": "tiny"}

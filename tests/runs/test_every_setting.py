@@ -75,6 +75,7 @@ READ = {
     "train.batch_tokens": (FNE, 64, TRAIN),
     "train.accumulate": (FNE, 2, TRAIN),
     "train.gradient_checkpointing": (FNE, True, TRAIN),
+    "train.optimizer_states": (FNE, "8bit", TRAIN),
     "train.head": (FNE, "psi", TRAIN),
     "train.psi_norm": (LD, "layer", TRAIN),
     "gnn.name": (PNE, "gat", GNN),

@@ -28,6 +28,14 @@ def test_settings_by_value_without_those_that_change_nothing():
     )
 
 
+def test_a_younger_setting_is_in_a_key_where_it_is_not_the_default():
+    names = ("lr", "optimizer_states")
+    plain, other = ({"lr": 5e-5, "optimizer_states": states} for states in ("float32", "8bit"))
+    for given, held in ((plain, {"lr": 5e-5}), (other, other)):
+        assert token(Reading(TrainConfig(**given), names, set())) == held
+        assert ("optimizer_states" in token(TrainConfig(**given))) == (held == other)
+
+
 def test_what_has_no_key_is_refused():
     with pytest.raises(TypeError, match="of type object has no key"):
         token(object())

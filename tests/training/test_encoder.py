@@ -77,17 +77,19 @@ def test_it_learns_and_logs(store, tmp_path):
     assert run.gamma[0] > 0.5  # under cross entropy the sharper hop costs less
 
 
-def test_resumed_equals_straight_to_the_bit(store, tmp_path, monkeypatch):
+@pytest.mark.parametrize("states", ["float32", "bfloat16", "8bit"])
+def test_resumed_equals_straight_to_the_bit(states, store, tmp_path, monkeypatch):
+    settings = config(accumulate=2, optimizer_states=states)
     straight = objective()
     (tmp_path / "a").mkdir()
-    train_encoder(straight, store, np.arange(n), config(accumulate=2), 3, Folder(tmp_path / "a"))
+    train_encoder(straight, store, np.arange(n), settings, 3, Folder(tmp_path / "a"))
     (tmp_path / "b").mkdir()
     interrupt(monkeypatch, loop, "_step", 2, 5)
     for _ in range(2):
         with pytest.raises(KeyboardInterrupt):
-            train_encoder(objective(), store, np.arange(n), config(accumulate=2), 3, Folder(tmp_path / "b"))
+            train_encoder(objective(), store, np.arange(n), settings, 3, Folder(tmp_path / "b"))
     resumed = objective()
-    train_encoder(resumed, store, np.arange(n), config(accumulate=2), 3, Folder(tmp_path / "b"))
+    train_encoder(resumed, store, np.arange(n), settings, 3, Folder(tmp_path / "b"))
     for (name, a), b in zip(straight.state_dict().items(), resumed.state_dict().values(), strict=True):
         assert torch.equal(a, b), name
     assert (tmp_path / "a" / LOG).read_text() == (tmp_path / "b" / LOG).read_text()

@@ -28,9 +28,11 @@ from labeldeconv.training.sharding import cut, is_shard, own_part, part_like, wh
 from labeldeconv.training.token_states import token_states
 from tests.launched import launch
 from tests.samples import interrupt, letter_tokens
-from tests.training.test_global_batch import SETTINGS, logits, objective, rows_of
+from tests.training.test_global_batch import SETTINGS as WHOLE
+from tests.training.test_global_batch import logits, objective, rows_of
 
 n = 40
+SETTINGS = WHOLE.model_copy(update={"optimizer_states": "8bit"})  # a row of moments is in one shard
 SHARDS = SETTINGS.model_copy(update={"parallel": "fsdp"})
 NODES = np.arange(n)[:37]
 
