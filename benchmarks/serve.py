@@ -12,7 +12,7 @@ Three parts, each on a fresh server:
   told too, since they share the cores with the server;
 - load: REQUESTS requests, a third of them bad in some way (no JSON, wrong fields, unknown ids, too large, unknown
   paths), by the same clients; counted are statuses, and the server's resident memory after a tenth and at the end;
-- kill: one of two workers is killed in the middle; a client whose connection is closed asks again.
+- kill: one of two workers is killed in the middle; attempts that clients had to repeat are counted.
 """
 
 from __future__ import annotations
@@ -96,15 +96,15 @@ class Server:
         return {k: float(v) for k, v in (line.rsplit(" ", 1) for line in lines if not line.startswith("#"))}
 
     def workers(self) -> list[int]:
-        """Process ids of the workers: the children of the supervisor that serve."""
+        """Process ids of the workers behind a dispatcher: its children that serve."""
         found = subprocess.run(
             ["ps", "-o", "pid=,args=", "--ppid", str(self.process.pid)], capture_output=True, text=True
         )
         return [int(line.split()[0]) for line in found.stdout.splitlines() if "spawn_main" in line]
 
     def cpu(self) -> float:
-        """CPU seconds of all workers so far."""
-        return sum(map(cpu_seconds, self.workers() or [self.process.pid]))
+        """CPU seconds of all processes so far."""
+        return sum(map(cpu_seconds, [self.process.pid, *self.workers()]))
 
     def stop(self) -> int:
         """SIGTERM; the exit code."""

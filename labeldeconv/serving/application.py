@@ -5,7 +5,6 @@ FastAPI reads the annotations of routes, some of which are names of this functio
 
 import asyncio
 import gc
-import tempfile
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -68,7 +67,13 @@ def loaded(run: str | Path, **given: Any) -> Predictor:
 
 
 def application(serving: Serving, predictor: Predictor | None = None) -> App:
-    """The ASGI application of a run; without a predictor it loads one before it takes the first request."""
+    """The ASGI application of a server of one process: the routes of a run behind their gate."""
+    counters = Counters(serving.counters)
+    return Gate(routes(serving, counters, predictor), serving, counters)
+
+
+def routes(serving: Serving, counters: Counters, predictor: Predictor | None = None) -> Any:
+    """What is answered, without asking who asks; without a predictor it loads one before it takes the first request."""
     try:
         from fastapi import FastAPI, Query, Request
         from fastapi.exceptions import RequestValidationError
@@ -78,8 +83,6 @@ def application(serving: Serving, predictor: Predictor | None = None) -> App:
         raise MissingExtra("labeldeconv serve", "serve") from None
 
     limits = serving.limits
-    scratch = None if serving.counters else tempfile.TemporaryDirectory(prefix="labeldeconv-serve-")
-    counters = Counters(serving.counters or Path(scratch.name))  # type: ignore[union-attr]
     held: dict[str, Any] = {}
 
     @asynccontextmanager
@@ -97,8 +100,6 @@ def application(serving: Serving, predictor: Predictor | None = None) -> App:
         await asyncio.to_thread(held["batcher"].close)
         gc.unfreeze()  # what is left at the end would be told as leaked
         log_line(event="stopped")
-        if scratch is not None:
-            scratch.cleanup()
 
     app = FastAPI(
         title="labeldeconv serve",
@@ -199,7 +200,7 @@ def application(serving: Serving, predictor: Predictor | None = None) -> App:
         batcher = held.get("batcher")
         if batcher is None or not batcher.alive:
             return JSONResponse({"status": "not predicting"}, 503)
-        if counters.in_flight >= limits.concurrent:
+        if counters.in_flight >= serving.most_at_a_time:
             return JSONResponse({"status": "busy"}, 503)
         return {"status": "ready"}
 
@@ -212,7 +213,7 @@ def application(serving: Serving, predictor: Predictor | None = None) -> App:
         own = files("labeldeconv.serving") / "page" / name
         body = theme(name).encode() if name.startswith("theme.") else own.read_bytes()
         app.add_api_route(path, _page(body, kind, Response), methods=["GET"], include_in_schema=False)
-    return Gate(app, serving, counters)
+    return app
 
 
 def _page(body: bytes, kind: str, response: Any) -> Any:

@@ -1,12 +1,15 @@
-"""Counters of a server in Prometheus' text format, summed over its workers.
+"""Counters of a server in Prometheus' text format, summed over its processes: workers, and a dispatcher before them.
 
-Every worker keeps its numbers in a memory-mapped file of its own in one folder; whichever worker is asked reads all of
+Every process keeps its numbers in a memory-mapped file of its own in one folder; whichever is asked reads all of
 them. The file of a worker that died stays: counters never fall. What is in flight there does not count any more.
 """
 
 from __future__ import annotations
 
 import os
+import shutil
+import tempfile
+import weakref
 from collections.abc import Iterator
 from pathlib import Path
 from time import time
@@ -18,7 +21,17 @@ ROUTES = (
 )  # fmt: skip
 STATUSES = (200, 304, 400, 401, 404, 405, 408, 413, 421, 422, 429, 500, 503, 0)  # 0 is any other
 BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, float("inf"))  # seconds
-NUMBERS = ("seconds", "in_flight", "batches", "batched_requests", "batched_tokens", "nodes_gnn", "nodes_psi", "start")
+NUMBERS = (
+    "seconds",
+    "in_flight",
+    "batches",
+    "batched_requests",
+    "batched_tokens",
+    "nodes_gnn",
+    "nodes_psi",
+    "start",
+    "predicts",
+)
 PLACE = {name: i for i, name in enumerate(NUMBERS)}
 REQUESTS = len(NUMBERS)
 HISTOGRAM = REQUESTS + len(ROUTES) * len(STATUSES)
@@ -32,19 +45,26 @@ KINDS = {  # name in the text: type, help
     "batched_tokens_total": ("counter", "Tokens in these batches."),
     "nodes_total": ("counter", "Predicted nodes, by what predicted them."),
     "workers": ("gauge", "Workers that are alive."),
-    "resident_bytes": ("gauge", "Resident memory of the workers that are alive; shared pages count in each."),
-    "start_time_seconds": ("gauge", "When the oldest worker that is alive started."),
+    "resident_bytes": ("gauge", "Resident memory of the processes that are alive; shared pages count in each."),
+    "start_time_seconds": ("gauge", "When the oldest process that is alive started."),
 }
 
 
 class Counters:
-    """The numbers of this process in `folder`/PID.f64."""
+    """The numbers of this process in `folder`/PID.f64; without a folder, in one that ends with it.
 
-    def __init__(self, folder: Path) -> None:
+    A process that only hands requests on does not predict, and is no worker.
+    """
+
+    def __init__(self, folder: Path | None, predicts: bool = True) -> None:
+        if folder is None:
+            folder = Path(tempfile.mkdtemp(prefix="labeldeconv-serve-"))
+            weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
         self.folder = folder
         path = folder / f"{os.getpid()}.f64"
         self._values = np.memmap(path, np.float64, "w+", shape=(WIDTH,))
         self.add("start", time())
+        self.add("predicts", predicts)
 
     def add(self, name: str, amount: float = 1) -> None:
         """Add to one of `NUMBERS`."""
@@ -66,7 +86,7 @@ class Counters:
 
     @property
     def in_flight(self) -> int:
-        """Requests that this worker has taken and not answered yet."""
+        """Requests that this process has taken and not answered yet."""
         return int(self._values[PLACE["in_flight"]])
 
     def text(self) -> str:
@@ -104,7 +124,7 @@ def _samples(name: str, total: np.ndarray, living: list[tuple[int, np.ndarray]])
     elif name == "in_flight":
         yield f" {_number(sum(values[PLACE['in_flight']] for _, values in living))}"
     elif name == "workers":
-        yield f" {len(living)}"
+        yield f" {_number(sum(values[PLACE['predicts']] for _, values in living))}"
     elif name == "resident_bytes":
         yield f" {sum(_resident(pid) or 0 for pid, _ in living)}"
     elif name == "start_time_seconds":

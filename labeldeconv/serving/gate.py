@@ -39,7 +39,7 @@ HEADERS = [
 
 def log_line(**told: Any) -> None:
     """One JSON line on stdout, written at once and whole, so that workers do not mix theirs."""
-    line = json.dumps({"time": _now(), **told, "worker": os.getpid()}) + "\n"
+    line = json.dumps({"time": _now(), "worker": os.getpid(), **told}) + "\n"
     try:
         sys.stdout.write(line)
         sys.stdout.flush()
@@ -91,10 +91,10 @@ class Gate:
 
         try:
             refused = self._refusal(scope)
-            if refused is None and working and self.counters.in_flight >= self.serving.limits.concurrent:
+            if refused is None and working and self.counters.in_flight >= self.serving.most_at_a_time:
                 refused = (429, "too many requests at a time; ask again", [(b"retry-after", b"1")])
             if refused is not None:
-                return await _say(answer, *refused)
+                return await say(answer, *refused)
             if working:
                 self.counters.add("in_flight")
             try:
@@ -105,7 +105,7 @@ class Gate:
         except Exception:
             logger.exception("%s %s", scope["method"], path)
             if not status:
-                await _say(answer, 500, "an error of the server's own; its log says more")
+                await say(answer, 500, "an error of the server's own; its log says more")
         finally:
             count()
 
@@ -132,15 +132,13 @@ class Gate:
         length = dict(scope["headers"]).get(b"content-length", b"0")
         too_large = f"a body of at most {limits.body} bytes expected"
         if length.isdigit() and int(length) > DRAINED * limits.body:
-            return await _say(send, 413, too_large, [(b"connection", b"close")])
+            return await say(send, 413, too_large, [(b"connection", b"close")])
         try:
             body = await asyncio.wait_for(self._body(receive), limits.seconds)
         except TimeoutError:
-            return await _say(
-                send, 408, f"the body did not arrive in {limits.seconds:g} s", [(b"connection", b"close")]
-            )
+            return await say(send, 408, f"the body did not arrive in {limits.seconds:g} s", [(b"connection", b"close")])
         if body is None:
-            return await _say(send, 413, too_large)
+            return await say(send, 413, too_large)
         given = False
 
         async def once() -> Message:
@@ -168,7 +166,7 @@ class Gate:
                 return b"".join(parts) if size <= most else None
 
 
-async def _say(send: Send, status: int, message: str, headers: list[tuple[bytes, bytes]] | None = None) -> None:
+async def say(send: Send, status: int, message: str, headers: list[tuple[bytes, bytes]] | None = None) -> None:
     """A short answer as JSON, in the form of all errors."""
     body = json.dumps({"errors": [{"field": "body" if status == 413 else None, "message": message}]}).encode()
     own = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]

@@ -21,7 +21,7 @@ class Limits:
         text: characters of one text, or of all cells of a record together.
         nodes: new nodes of one request.
         edges: edges of one request, those to `neighbors` included.
-        concurrent: requests that one worker has taken and not answered yet.
+        concurrent: requests taken and not answered yet, per worker.
         batch_tokens: tokens that go through the encoder at a time; one request may have more.
         seconds: within which a body has to arrive, and running requests have to be answered after SIGTERM.
     """
@@ -73,6 +73,11 @@ class Serving:
             )
         if self.workers < 1:
             raise ConfigError(f"serve: --workers of 1 or more expected, got {self.workers}")
+
+    @property
+    def most_at_a_time(self) -> int:
+        """Requests that all workers together have taken and not answered yet."""
+        return self.workers * self.limits.concurrent
 
 
 def is_loopback(host: str) -> bool:

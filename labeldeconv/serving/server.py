@@ -1,38 +1,35 @@
-"""The processes: one worker, or several on one socket under uvicorn's supervisor. uvicorn is imported here alone.
+"""The processes: one that does all, or a dispatcher before several workers. uvicorn is imported here alone.
 
-The socket is bound first and belongs to all workers. A worker listens on it when its run is loaded, so whoever is
-accepted is answered by a worker that can predict; one that dies is replaced, and connections that nobody has accepted
-yet wait in the socket for the others. SIGTERM and SIGINT stop accepting, answer what was taken, and end.
+The socket is bound first, and listens when the run is loaded, so whoever is accepted is answered. SIGTERM and SIGINT
+stop accepting, answer what was taken, and end.
 """
 
 from __future__ import annotations
 
-import os
+import multiprocessing
 import signal
 import socket
 import tempfile
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 from labeldeconv.errors import ConfigError, DataError, MissingExtra
-from labeldeconv.serving.gate import log_line
+from labeldeconv.serving.counters import Counters
+from labeldeconv.serving.dispatch import Dispatcher
+from labeldeconv.serving.gate import Gate, log_line
 from labeldeconv.serving.limits import Serving
 
 BACKLOG = 2048  # connections that may wait to be accepted
-ANSWERING = 60  # seconds in which a worker has to answer its supervisor: loading torch on a busy machine takes ten
 
 
 def serve(serving: Serving) -> None:
     """Serve a run until SIGTERM or SIGINT."""
     try:
         import uvicorn
-        from uvicorn.supervisors import Multiprocess
     except ImportError:
         raise MissingExtra("labeldeconv serve", "serve") from None
     if not (serving.run / "result.json").is_file():  # the whole run is checked by whoever loads it
@@ -40,15 +37,24 @@ def serve(serving: Serving) -> None:
     with bound(serving) as listener, tempfile.TemporaryDirectory(prefix="labeldeconv-serve-") as folder:
         serving = replace(serving, port=listener.getsockname()[1], counters=Path(folder))
         log_line(event="bound", address=address(serving), run=str(serving.run), workers=serving.workers)
-        if serving.workers == 1:
-            from labeldeconv.serving.application import application, loaded
+        with _signals_end_quietly():
+            if serving.workers == 1:
+                from labeldeconv.serving.application import application, loaded
 
-            config = uvicorn.Config(application(serving, loaded(serving.run)), **options(serving))
-            with _signals_end_quietly():
-                uvicorn.Server(config).run(sockets=[listener])
-        else:
-            config = uvicorn.Config(partial(worker_application, serving, os.getpid()), factory=True, **options(serving))
-            Multiprocess(config, sockets=[listener]).run()
+                config = uvicorn.Config(application(serving, loaded(serving.run)), **options(serving))
+                return uvicorn.Server(config).run(sockets=[listener])
+            counters = Counters(serving.counters, predicts=False)
+            dispatcher = Dispatcher(serving, counters)
+            try:
+                uvicorn.Server(uvicorn.Config(Gate(dispatcher, serving, counters), **options(serving))).run([listener])
+            except SystemExit:  # uvicorn's, where the application could not begin
+                if not dispatcher.refused:
+                    raise
+            finally:
+                for worker in multiprocessing.active_children():  # none, unless something went wrong
+                    worker.kill()
+            if dispatcher.refused:
+                raise ConfigError(f"serve: {dispatcher.refused}")
 
 
 def options(serving: Serving) -> dict[str, Any]:
@@ -57,7 +63,6 @@ def options(serving: Serving) -> dict[str, Any]:
         "http": "h11",
         "ws": "none",
         "lifespan": "on",
-        "workers": serving.workers,
         "log_config": None,
         "access_log": False,
         "server_header": False,
@@ -65,19 +70,7 @@ def options(serving: Serving) -> dict[str, Any]:
         "backlog": BACKLOG,
         "timeout_keep_alive": 30,
         "timeout_graceful_shutdown": int(serving.limits.seconds) + 1,
-        "timeout_worker_healthcheck": ANSWERING,
     }
-
-
-def worker_application(serving: Serving, parent: int) -> Any:
-    """The application in a worker's process, which has a share of the cores and ends with its supervisor."""
-    import torch
-
-    from labeldeconv.serving.application import application
-
-    torch.set_num_threads(max(1, torch.get_num_threads() // serving.workers))
-    threading.Thread(target=_end_with, args=(parent,), name="supervisor", daemon=True).start()
-    return application(serving)
 
 
 @contextmanager
@@ -91,7 +84,6 @@ def bound(serving: Serving) -> Iterator[socket.socket]:
         except (OSError, OverflowError) as error:
             why = getattr(error, "strerror", None) or error
             raise ConfigError(f"serve: cannot listen on {serving.host} port {serving.port}: {why}") from None
-        listener.set_inheritable(True)
         yield listener
 
 
@@ -113,10 +105,3 @@ def _signals_end_quietly() -> Iterator[None]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-
-
-def _end_with(parent: int) -> None:
-    """End this worker, gracefully, when its supervisor is gone."""
-    while os.getppid() == parent:
-        time.sleep(1)
-    os.kill(os.getpid(), signal.SIGTERM)

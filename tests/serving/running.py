@@ -84,13 +84,14 @@ def served(predictor, token=None, access_log=False, **limits):
             assert not thread.is_alive()
 
 
+ENVIRONMENT = {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(Path(__file__).parents[2])}
 START = 300  # seconds: several processes load torch on a machine that may be busy
 
 
 def start(run, tmp_path, *options):
     """A server in a process of its own; its client, and the lines of its log as they come."""
     command = [sys.executable, "-m", "labeldeconv", "serve", str(run), "--port", "0", *options]
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(Path(__file__).parents[2])}
+    environment = {**os.environ, **ENVIRONMENT}
     environment.pop("LABELDECONV_TOKEN", None)
     with (tmp_path / "stderr").open("w") as errors:
         process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, text=True, env=environment)
