@@ -93,9 +93,11 @@ class Adjacency:
         return Adjacency(indptr, indices, self.right, self.left, False, self.num_nodes)
 
     def __matmul__(self, x: np.ndarray) -> np.ndarray:
-        """A-hat x (t, d) for x (s, d) float32, float64 or uint16 fixed point. Bit-equal for any number of threads.
+        """A-hat x (t, d) for x (s, d) float32, float64, float16 or uint16 fixed point.
 
-        The result has its rows on cache lines of their own, so that the next product reads it without a copy.
+        Bit-equal for any number of threads. The result is of the type of x, but float32 for float16 under factors of
+        columns, which would round once more. Its rows are on cache lines of their own, so that the next product reads
+        it without a copy.
         """
         if x.dtype == np.float64:
             return self._in_float64(x)
@@ -218,7 +220,8 @@ def _aligned(x: np.ndarray, factor: np.ndarray | None) -> np.ndarray:
     """x (s, d), times factor (s,), with rows on cache lines of their own: x itself where that is so already."""
     if factor is None and rows_aligned(x):
         return x
-    out = padded(len(x), x.shape[1], np.uint16 if x.dtype == np.uint16 else np.float32)
+    kept = x.dtype == np.uint16 or (x.dtype == np.float16 and factor is None)
+    out = padded(len(x), x.shape[1], x.dtype if kept else np.float32)
     np.multiply(x, 1 if factor is None else factor[:, None], out=out, casting="unsafe")
     return out
 

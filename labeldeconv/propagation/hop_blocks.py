@@ -102,7 +102,7 @@ class RowBlock:
         return slice(int(self.cuts[ranks.rank()]), int(self.cuts[ranks.rank() + 1]))
 
     def __matmul__(self, x: np.ndarray) -> np.ndarray:
-        """These rows (t, d) of A-hat x, for x (n, d) float32 or uint16 in cache lines, times `right` already."""
+        """These rows (t, d) of A-hat x, for x (n, d) as `gather` reads them, times `right` already."""
         whole = self.num_nodes, self.entries  # tiles and their order as for all rows
         return gather(self.indptr, self.indices, self.left, x, whole=whole)
 
@@ -119,7 +119,7 @@ def write_hops_together(
 
     Of x (n, d), perhaps memory-mapped, a rank reads its rows alone.
     """
-    d, dtype = x.shape[1], computed_type(out)
+    d, dtype = x.shape[1], computed_type(out, block.right)
     width = min(d, int(ranks.of_first({"width": block_width(block.num_nodes, dtype)})["width"]))
     padded = -(-width * dtype.itemsize // LINE) * LINE // dtype.itemsize
     fetch = (_Map if ranks.one_machine() else _Exchange)(block, padded, dtype, folder)
@@ -137,7 +137,7 @@ def write_hops_together(
 
 def _next_hop(block: RowBlock, own: np.ndarray, fetch: _Map | _Exchange, count: bool) -> np.ndarray:
     """Own rows (t, d) of A-hat x; whole-number labels, at the first hop, are counted instead of summed."""
-    if count and block.right is None and block.left is not None:
+    if count and block.right is None and block.left is not None and own.dtype != np.float16:
         classes = classes_of(own)
         others = torch.tensor([classes is None], dtype=torch.int64)
         ranks.add_up(others)

@@ -40,11 +40,12 @@ def write_hops(
 ) -> None:
     """Fill out (n, hops + 1, d) with x, A-hat x, ..., A-hat^hops x for x (n, d), both perhaps memory-mapped.
 
-    A uint16 `out` takes values in [0, 1] in fixed point (row-normalised A-hat only); others are made in float32.
+    A uint16 `out` takes values in [0, 1] in fixed point (row-normalised A-hat only). Others are made in float32; for a
+    float16 `out` and a row-normalised A-hat of rows in float16, which are summed in float32.
     `advance` is told every finished hop of every block, in columns.
     """
     n, d = x.shape
-    computed = computed_type(out)
+    computed = computed_type(out, adj.right)
     width = block_width(n, computed)
     starts = range(0, d, width)
     if len(starts) == 1:
@@ -71,9 +72,10 @@ def write_hops(
         release(out, lo, hi)
 
 
-def computed_type(out: np.ndarray) -> np.dtype:
-    """In what hops are computed that `out` takes."""
-    return np.dtype(np.uint16 if out.dtype == np.uint16 else np.float32)
+def computed_type(out: np.ndarray, right: np.ndarray | None) -> np.dtype:
+    """In what hops are computed that `out` takes; rows times factors `right` of columns are in float32."""
+    short = out.dtype == np.uint16 or (out.dtype == np.float16 and right is None)
+    return out.dtype if short else np.dtype(np.float32)
 
 
 def block_width(num_nodes: int, dtype: np.dtype) -> int:
@@ -87,7 +89,8 @@ def _hops(adj: Adjacency, x: np.ndarray, hops: int, dtype: np.dtype) -> Iterator
     Only the hop at hand and the next one are held.
     """
     first = read_columns(x, dtype)
-    classes = classes_of(first) if hops and adj.right is None and adj.left is not None else None
+    labels = hops and adj.right is None and adj.left is not None and dtype != np.float16
+    classes = classes_of(first) if labels else None
     if classes is not None and adj.left is not None:
         yield first
         first = count_classes(adj.indptr, adj.indices, adj.left, classes, first)

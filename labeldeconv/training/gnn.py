@@ -111,7 +111,7 @@ def by_ranks(arguments: Mapping[str, Any]) -> bool:
     return bool(settings.batching == "neighbors" and adjacencies_fit(*size))
 
 
-@stage(version=6, parallel=by_ranks)  # 6: sampled neighbours are drawn by node
+@stage(version=7, parallel=by_ranks)  # 7: hop features are propagated in float16
 def gnn(
     out: Folder,
     features: HasValues,

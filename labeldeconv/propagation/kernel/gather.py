@@ -5,9 +5,9 @@ registers; rows are padded to cache lines; indices are 32-bit; 1/degree multipli
 edge; threads take chunks with equally many edges. numba has neither vectors nor prefetch, so the inner loop is written
 in its intermediate language, which LLVM lowers to whatever the machine has: no compiler is needed.
 
-Values are float32, or uint16 fixed point (value * 65535) for labels in [0, 1]: half the memory traffic, exact integer
-sums, one rounding of at most 7.7e-6 per hop. Every row is summed by one thread in CSR order: bit-equal whatever the
-number of threads.
+Values are float32; float16 for features, summed in float32: half the memory traffic, one rounding of at most 2^-11 of
+a value per hop; or uint16 fixed point (value * 65535) for labels in [0, 1]: exact integer sums, one rounding of at most
+7.7e-6 per hop. Every row is summed by one thread in CSR order: bit-equal whatever the number of threads.
 
 Dense graphs go by tiles: a tile of source rows that stays in the core's own cache serves the edges of many rows before
 the next tile comes. Sums then wait in memory between tiles, which pays where a row has many edges per tile.
@@ -18,8 +18,7 @@ All of it stands in one file, because numba's cache on disk asks whether the fil
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cache, partial
-from pathlib import Path
+from functools import partial
 from typing import Any
 
 import numba
@@ -39,6 +38,10 @@ TILE_CHUNKS = 4  # per thread: every chunk reads all tiles
 NEXT = 4  # rows between prefetch and use, inside a tile
 AHEAD = 16  # edges between prefetch and use
 SEGMENT = 1024  # summed on its own before it joins the total: keeps float32 sums exact, integer sums from overflowing
+KINDS = {  # type of the values: a type that stands for it in numba, which has no float16
+    np.dtype(np.float32): np.float32, np.dtype(np.float16): np.int16, np.dtype(np.uint16): np.uint16,
+}  # fmt: skip
+EXPONENT = 112  # what float32 adds to the exponent of float16 with the same bits
 I32, I64, F32 = ir.IntType(32), ir.IntType(64), ir.FloatType()
 SMALL = 1 << 18  # additions below which a second thread costs more than it brings
 
@@ -71,9 +74,9 @@ def _lines(n: int, d: int, dtype: Any) -> np.ndarray:
 
 
 def rows_aligned(x: np.ndarray) -> bool:
-    """Whether `gather` can read x as it is: float32 or uint16, every row on cache lines of its own."""
+    """Whether `gather` can read x as it is: float32, float16 or uint16, every row on cache lines of its own."""
     inside = x.strides[1] == x.itemsize and x.strides[0] % LINE == 0 and x.strides[0] >= x.shape[1] * x.itemsize
-    return x.dtype in (np.float32, np.uint16) and inside and x.ctypes.data % LINE == 0
+    return x.dtype in KINDS and inside and x.ctypes.data % LINE == 0
 
 
 def gather(
@@ -87,10 +90,10 @@ def gather(
 ) -> np.ndarray:
     """out[i] = scale[i] * sum of x[j] over indices[indptr[i]:indptr[i + 1]]: (t, d) for aligned x (s, d).
 
-    float32 or uint16 in, the same out. uint16 needs scale = 1 / degree, so that results stay in range. What lies
-    between the columns and the end of their last cache line is read and written along. `kernel` replaces the loop over
-    rows, for benchmarks. Of a block of rows, `whole` tells rows and entries of all: their order of additions is taken;
-    without `tiles` it is that of the entries.
+    float32, float16 or uint16 in, the same out. float16 has to be finite; uint16 needs scale = 1 / degree, so that
+    results stay in range. What lies between the columns and the end of their last cache line is read and written along.
+    `kernel` replaces the loop over rows, for benchmarks. Of a block of rows, `whole` tells rows and entries of all:
+    their order of additions is taken; without `tiles` it is that of the entries.
     """
     if not rows_aligned(x):
         raise ValueError("rows on cache lines of their own expected; `padded` makes them")
@@ -101,11 +104,10 @@ def gather(
     lines = -(-d * x.itemsize // LINE)
     strides = np.uint64(x.strides[0]), np.uint64(out.strides[0])
     tile = 0 if kernel or not tiles else _tile_rows(len(x), *(whole or (t, len(indices))), lines)
-    widest = WIDEST if tile else _lines_in_cache(len(x))
     bounds = balanced(indptr, TILE_CHUNKS if tile else CHUNKS)
     alone = len(indices) * d < SMALL
-    for first in range(0, lines, widest):
-        form = (x.dtype.type(0),) * min(widest, lines - first)
+    for first in range(0, lines, WIDEST):
+        form = (KINDS[x.dtype](0),) * min(WIDEST, lines - first)
         at = np.uint64(first * LINE)
         addresses = np.uint64(x.ctypes.data) + at, np.uint64(out.ctypes.data) + at
         if tile:
@@ -129,22 +131,6 @@ def _tile_rows(sources: int, targets: int, edges: int, lines: int) -> int:
 def may_tile(rows: int, entries: int, lines: int) -> bool:
     """Whether a square matrix goes by tiles for inputs of some width up to so many cache lines a row."""
     return any(_tile_rows(rows, rows, entries, k) for k in range(1, min(lines, WIDEST) + 1))
-
-
-@cache
-def _cache_bytes() -> int:
-    """Size of the last-level cache; 32 MiB where the system does not tell."""
-    try:
-        sizes = [p.read_text().strip() for p in Path("/sys/devices/system/cpu/cpu0/cache").glob("index*/size")]
-    except OSError:
-        sizes = []
-    return max((int(size[:-1]) << 10 for size in sizes if size.endswith("K")), default=32 << 20)
-
-
-def _lines_in_cache(n: int) -> int:
-    """Cache lines per row to sum at a time: as many as keep the read columns in half the cache, if any do."""
-    lines = _cache_bytes() // (2 * LINE * max(n, 1))
-    return min(lines, WIDEST) or WIDEST
 
 
 def count_classes(
@@ -200,24 +186,24 @@ def row_reducer(combine: str) -> Any:
         form: Any,
     ) -> Any:
         u, i = types.uint64, types.int64
-        emit = _Emit(form.dtype == types.float32, form.count, combine)
+        emit = {types.float32: _Emit, types.int16: _EmitHalves, types.uint16: _EmitFixed}[form.dtype](
+            form.count, combine
+        )
         return types.void(u, u, i, i, i, u, types.float32, u, form), emit
 
     return intrinsic(typed)
 
 
 class _Emit:
-    """Writes the loop of one row for `lines` cache lines of float32 (`real`) or uint16 values.
+    """Writes the loop of one row for `lines` cache lines of float32 values."""
 
-    A line of uint16 is read as 16 pairs, high * 65536 + low. Two sums per line are kept, of the pairs and of the high
-    halves; the low halves are the difference, exact modulo 2^32. That is cheaper than widening every value.
-    """
+    per_line = 1  # vectors of sums
+    zero = 0.0
 
-    def __init__(self, real: bool, lines: int, combine: str) -> None:
-        self.real, self.lines, self.combine = real, lines, combine
-        self.per_line = 1 if real else 2  # vectors of sums
+    def __init__(self, lines: int, combine: str) -> None:
+        self.lines, self.combine = lines, combine
         self.floats, self.integers = ir.VectorType(F32, 16), ir.VectorType(I32, 16)
-        self.stored = self.floats if real else self.integers
+        self.stored = self.summed = self.floats
 
     def __call__(self, context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> Any:
         x, indices, start, end, last, stride, scale, out, _ = args
@@ -251,10 +237,10 @@ class _Emit:
         def least(a: Any, b: Any) -> Any:
             return builder.select(builder.icmp_signed("<", a, b), a, b)
 
-        part = [cgutils.alloca_once(builder, self.stored) for _ in total]
+        part = [cgutils.alloca_once(builder, self.summed) for _ in total]
         with cgutils.for_range_slice(builder, start, end, I64(SEGMENT), inc=True) as (segment, _):
             for acc in part:
-                builder.store(self._constant(self.stored, 0.0 if self.real else 0), acc)
+                builder.store(self._constant(self.summed, self.zero), acc)
             stop = least(builder.add(segment, I64(SEGMENT)), end)
             with cgutils.for_range_slice(builder, segment, stop, I64(1), inc=True) as (p, _):
                 if self.combine != "into":  # whose rows are in the nearest caches
@@ -272,32 +258,30 @@ class _Emit:
 
     def _add(self, builder: ir.IRBuilder, accs: list[Any], value: Any) -> None:
         """One line of values to its sums."""
-        old = builder.load(accs[0])
+        for acc, part in zip(accs, self._parts(builder, value), strict=True):
+            self._join(builder, acc, part)
+
+    def _join(self, builder: ir.IRBuilder, acc: Any, value: Any) -> None:
+        """A vector to its sum."""
+        old = builder.load(acc)
         if self.combine == "or":
             bits = [builder.bitcast(v, self.integers) for v in (old, value)]
-            builder.store(builder.bitcast(builder.or_(*bits), self.stored), accs[0])
-        elif self.real:
-            builder.store(builder.fadd(old, value), accs[0])
+            builder.store(builder.bitcast(builder.or_(*bits), self.summed), acc)
         else:
-            builder.store(builder.add(old, value), accs[0])
-            high = builder.lshr(value, self._constant(self.integers, 16))
-            builder.store(builder.add(builder.load(accs[1]), high), accs[1])
+            add = builder.fadd if self.summed is self.floats else builder.add
+            builder.store(add(old, value), acc)
+
+    def _parts(self, builder: ir.IRBuilder, value: Any) -> list[Any]:
+        """A line as the vectors that are summed."""
+        return [value]
 
     def _as_floats(self, builder: ir.IRBuilder, sums: list[Any]) -> list[Any]:
-        """Sums of a line as vectors of float32: as they are, or those of low and of high halves."""
-        if self.real:
-            return sums
-        pairs, high = sums
-        low = builder.sub(pairs, builder.shl(high, self._constant(self.integers, 16)))
-        return [builder.uitofp(v, self.floats) for v in (low, high)]
+        """Sums of a line as vectors of float32."""
+        return sums
 
     def _packed(self, builder: ir.IRBuilder, scaled: list[Any]) -> Any:
-        """A line as it is stored; fixed point is rounded to nearest."""
-        if self.real:
-            return scaled[0]
-        half = self._constant(self.floats, 0.5)
-        low, high = (builder.fptosi(builder.fadd(v, half), self.integers) for v in scaled)
-        return builder.or_(low, builder.shl(high, self._constant(self.integers, 16)))
+        """A line as it is stored."""
+        return scaled[0]
 
     def _constant(self, kind: Any, value: float) -> Any:
         return ir.Constant(kind, [value] * 16)
@@ -307,6 +291,78 @@ class _Emit:
         return builder.shuffle_vector(
             builder.insert_element(unset, value, I32(0)), unset, self._constant(self.integers, 0)
         )
+
+
+class _EmitFixed(_Emit):
+    """The same for uint16 values, fixed point.
+
+    A line is read as 16 pairs, high * 65536 + low. Two sums per line are kept, of the pairs and of the high halves; the
+    low halves are the difference, exact modulo 2^32. That is cheaper than widening every value.
+    """
+
+    per_line = 2
+    zero = 0
+
+    def __init__(self, lines: int, combine: str) -> None:
+        super().__init__(lines, combine)
+        self.stored = self.summed = self.integers
+
+    def _parts(self, builder: ir.IRBuilder, value: Any) -> list[Any]:
+        return [value, builder.lshr(value, self._constant(self.integers, 16))]
+
+    def _as_floats(self, builder: ir.IRBuilder, sums: list[Any]) -> list[Any]:
+        """Those of low and of high halves."""
+        pairs, high = sums
+        low = builder.sub(pairs, builder.shl(high, self._constant(self.integers, 16)))
+        return [builder.uitofp(v, self.floats) for v in (low, high)]
+
+    def _packed(self, builder: ir.IRBuilder, scaled: list[Any]) -> Any:
+        """Rounded to nearest."""
+        half = self._constant(self.floats, 0.5)
+        low, high = (builder.fptosi(builder.fadd(v, half), self.integers) for v in scaled)
+        return builder.or_(low, builder.shl(high, self._constant(self.integers, 16)))
+
+
+class _EmitHalves(_Emit):
+    """The same for float16 values, all of them finite; sums are float32.
+
+    A line is read as 16 pairs. The bits of a float16, moved to where float32 has its sign, exponent and mantissa, are
+    that number times 2^-112, subnormal ones too: three operations on whole vectors, and sums are multiplied once.
+    """
+
+    per_line = 2
+
+    def __init__(self, lines: int, combine: str) -> None:
+        super().__init__(lines, combine)
+        self.stored = self.integers
+
+    def _parts(self, builder: ir.IRBuilder, value: Any) -> list[Any]:
+        """Low halves and high ones."""
+        if self.combine == "or":
+            return [builder.bitcast(value, self.floats)] * 2
+        places = self._constant(self.integers, 0x8FFFE000 - (1 << 32))  # sign, five bits, ten bits
+        moved = [builder.shl(value, self._constant(self.integers, 16)), value]
+        moved = [builder.and_(builder.ashr(v, self._constant(self.integers, 3)), places) for v in moved]
+        return [builder.bitcast(v, self.floats) for v in moved]
+
+    def _as_floats(self, builder: ir.IRBuilder, sums: list[Any]) -> list[Any]:
+        return [builder.fmul(v, self._constant(self.floats, 2.0**EXPONENT)) for v in sums]
+
+    def _packed(self, builder: ir.IRBuilder, scaled: list[Any]) -> Any:
+        """Rounded to nearest, ties to even; infinite from 65,520 on."""
+
+        def all_of(value: int) -> Any:
+            return self._constant(self.integers, value)
+
+        packed = []
+        for v in scaled:
+            bits = builder.bitcast(builder.fmul(v, self._constant(self.floats, 2.0**-EXPONENT)), self.integers)
+            size = builder.and_(bits, all_of(0x7FFFFFFF))
+            odd = builder.and_(builder.lshr(size, all_of(13)), all_of(1))
+            short = builder.lshr(builder.add(builder.add(size, odd), all_of(0xFFF)), all_of(13))
+            short = builder.select(builder.icmp_signed("<", short, all_of(0x7C00)), short, all_of(0x7C00))
+            packed.append(builder.or_(short, builder.and_(builder.lshr(bits, all_of(16)), all_of(0x8000))))
+        return builder.or_(packed[0], builder.shl(packed[1], all_of(16)))
 
 
 @intrinsic

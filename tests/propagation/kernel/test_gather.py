@@ -44,23 +44,73 @@ def test_uint16_equals_dense_float64(columns):
         expected = dense @ expected
 
 
+@pytest.mark.parametrize("columns", [1, 31, 32, 33, 47, 112, 300, 384])
+def test_float16_equals_dense_float64(columns):
+    n = 300
+    adj = Adjacency.from_edges(np.concatenate([random_edges(n, 2000), star(n)], axis=1), n)
+    X = np.random.default_rng(0).standard_normal((n, columns)).astype(np.float16)
+    dense = (adj.dense() > 0) / np.diff(adj.indptr)[:, None]
+    expected = X.astype(np.float64)
+    for i, hop in enumerate(propagate(adj, X, 3)):
+        assert hop.dtype == np.float16
+        assert np.abs(hop - expected).max() <= i * 2.0**-11 * np.abs(expected).max()
+        expected = dense @ expected
+
+
+def test_every_finite_float16_comes_through_one_neighbour_unchanged():
+    every = np.arange(1 << 16, dtype=np.uint16).view(np.float16)
+    every = every[np.isfinite(every)]
+    x = padded(len(every) // 64, 64, np.float16)
+    x[:] = every.reshape(-1, 64)
+    out = Adjacency.identity(len(x)) @ x
+    np.testing.assert_array_equal(out, x)  # zero is zero, with either sign
+    assert np.signbit(out[x < 0]).all()
+
+
+def test_sums_of_float16_are_rounded_as_numpy_rounds_them():
+    """Ties to even, subnormal results, and infinite ones: sums of two are exact in float32."""
+    rng = np.random.default_rng(0)
+    pairs = rng.integers(0, 1 << 16, (2, 1 << 18)).astype(np.uint16).view(np.float16)
+    pairs = pairs[:, np.isfinite(pairs).all(0)]
+    near = np.array([[65504, 16], [65504, 15.99], [65504, 65504], [-65504, -16], [2.0**-24, -(2.0**-24)]], np.float16).T
+    pairs = np.concatenate([pairs, near], axis=1)
+    x = padded(2, pairs.shape[1], np.float16)
+    x[:] = pairs
+    for factor in (1.0, 0.5, 2.0**-12):
+        (out,) = gather(np.array([0, 2]), np.array([0, 1], np.int32), np.array([factor], np.float32), x)
+        with np.errstate(over="ignore"):
+            expected = ((pairs[0].astype(np.float32) + pairs[1].astype(np.float32)) * np.float32(factor)).astype(
+                np.float16
+            )
+        np.testing.assert_array_equal(out, expected)
+
+
+def test_float16_under_factors_of_columns_is_computed_in_float32():
+    adj = Adjacency.from_edges(random_edges(80, 300), 80, AdjacencyConfig(normalization="symmetric"))
+    x = padded(80, 32, np.float16)
+    x[:] = np.random.default_rng(0).standard_normal((80, 32))
+    out = adj @ x
+    assert out.dtype == np.float32
+    np.testing.assert_allclose(out, adj.dense() @ x.astype(np.float64), atol=1e-6)
+
+
 def test_long_rows_neither_overflow_nor_lose_digits():
     n = 100_000
     indptr, indices = np.array([0, n]), np.arange(n, dtype=np.int32)
     assert n > 65536 > SEGMENT  # more than a uint32 sum of largest values could hold without segments
-    for dtype, one, tolerance in ((np.float32, 1.0, 1e-6), (np.uint16, 65535, 0)):
+    for dtype, one, tolerance in ((np.float32, 1.0, 1e-6), (np.float16, 1.0, 0), (np.uint16, 65535, 0)):
         x = padded(n, 3, dtype)
         x[:] = one
         out = gather(indptr, indices, np.array([1 / n]), x)
         assert np.abs(out[0].astype(np.float64) / one - 1).max() <= tolerance
 
 
-@pytest.mark.parametrize("dtype", [np.float32, np.uint16])
+@pytest.mark.parametrize("dtype", [np.float32, np.float16, np.uint16])
 def test_bit_equal_for_any_number_of_threads(threads, dtype):
     n = 20_000
     adj = Adjacency.from_edges(random_edges(n, 100_000), n)
     Y = np.random.default_rng(0).random((n, 40), dtype=np.float32)
-    x = quantize(Y) if dtype == np.uint16 else Y
+    x = quantize(Y) if dtype == np.uint16 else Y.astype(dtype)
     results = []
     for number in (1, 2, 3):
         threads(number)
@@ -69,13 +119,13 @@ def test_bit_equal_for_any_number_of_threads(threads, dtype):
     assert results[0] == results[1] == results[2]
 
 
-@pytest.mark.parametrize("dtype", [np.float32, np.uint16])
+@pytest.mark.parametrize("dtype", [np.float32, np.float16, np.uint16])
 @pytest.mark.parametrize("columns", [1, 40, 112, 300])
 def test_tiles_equal_rows_for_any_number_of_threads(threads, monkeypatch, columns, dtype):
     n = 2000
     adj = Adjacency.from_edges(random_edges(n, 150_000), n)
     x = padded(n, columns, dtype)
-    x[:] = np.random.default_rng(0).random((n, columns)) * (1 if dtype == np.float32 else 65535)
+    x[:] = np.random.default_rng(0).random((n, columns)) * (65535 if dtype == np.uint16 else 1)
     shuffled = adj.indices.copy()
     np.random.default_rng(1).shuffle(shuffled[: adj.indptr[1]])  # unsorted rows are slow, not wrong
     plain = gather(adj.indptr, shuffled, adj.left, x)
@@ -87,7 +137,7 @@ def test_tiles_equal_rows_for_any_number_of_threads(threads, monkeypatch, column
         threads(number)
         results.append(gather(adj.indptr, shuffled, adj.left, x))
         assert results[0].tobytes() == results[-1].tobytes()
-    unit = 1e-6 if dtype == np.float32 else 1  # one rounding apart at most
+    unit = {np.float32: 1e-6, np.float16: 2.0**-11, np.uint16: 1}[dtype]  # one rounding apart at most
     assert np.abs(results[0].astype(np.float64) - plain.astype(np.float64)).max() <= unit
 
 
