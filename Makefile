@@ -14,6 +14,7 @@ export TOKENIZERS_PARALLELISM := true
 .PHONY: bench bench-smoke install demo test docs docs-version fuzz test-thorough test-browser test-spark audit bench-memory wheel image lint types unit clean
 
 install: $(STAMP)
+	$(BIN)/labeldeconv doctor --compile
 
 # torch first and pinned: the pinned CPU build, where a range would fetch gigabytes of CUDA.
 $(STAMP): pyproject.toml

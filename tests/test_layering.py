@@ -122,7 +122,7 @@ def test_every_test_file_mirrors_a_module():
         "test_mutants", "test_hostile", "test_pickle", "test_fuzz_data", "test_fuzz_runs", "test_fuzz_settings",
         "test_wheel", "test_trust", "test_numbers", "test_malicious", "test_dockerfile", "test_image",
         "test_site", "test_blocks", "test_notebooks", "test_cluster_files", "test_regression",
-        "test_compare_benchmarks", "test_benchmarks", "test_torchrun", "test_machines",
+        "test_compare_benchmarks", "test_benchmarks", "test_evidence", "test_torchrun", "test_machines",
     }  # fmt: skip
     strange = []
     for path in TESTS.rglob("test_*.py"):

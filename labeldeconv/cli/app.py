@@ -176,7 +176,7 @@ def fit(
     else:
         console.print("seconds by stage: " + ", ".join(f"{k} {v:.1f}" for k, v in result.seconds.items()))
     if result.chosen is not None:
-        console.print(f"auto took {result.chosen}: " + ", ".join(_tried(row, result.metric) for row in result.tried))
+        console.print(f"auto took {result.chosen}: " + "; ".join(_tried(row, result.metric) for row in result.tried))
     if result.largest_batch is not None:
         most = settings.encoder.max_tokens
         console.print(f"largest batch that fits: {result.largest_batch:,} nodes of {most} tokens")
@@ -190,11 +190,14 @@ def fit(
 
 
 def _tried(row: dict[str, Any], metric: str) -> str:
-    """A candidate of the method 'auto': its name, epochs and validation score."""
+    """A candidate of the method 'auto': its name, epochs, validation score and leads."""
+    from labeldeconv.graph.lead import Lead, lead_text
     from labeldeconv.graph.metrics import score_text
 
     epochs = f" ({row['epochs']} epochs)" if row["epochs"] else ""
-    return f"{row['method']}{epochs} {score_text(metric, row['val'])}"
+    leads = [f"{lead_text(metric, Lead(**lead))} over {label}" for label, lead in row.get("leads", {}).items()]
+    told = f" ({', '.join(leads)})" if leads else ""
+    return f"{row['method']}{epochs} {score_text(metric, row['val'])}{told}"
 
 
 @app.command()

@@ -6,14 +6,21 @@ import importlib.metadata
 import os
 import re
 import shutil
+from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-from labeldeconv.cli.terminal import AsJson, print_json, print_tree
+import typer
+
+from labeldeconv.cli.terminal import AsJson, console, print_json, print_tree
+
+Compile = Annotated[bool, typer.Option("--compile", help="Compile all kernels now, so that no fit waits for that.")]
 
 
-def doctor(as_json: AsJson = False) -> None:
+def doctor(as_json: AsJson = False, compile_now: Compile = False) -> None:
     """Say which versions, hardware, precision, threads, cache and extras there are, and what would be used."""
+    if compile_now:
+        return _compile(as_json)
     from labeldeconv.runs.provenance import hardware, versions
 
     found = {
@@ -27,6 +34,20 @@ def doctor(as_json: AsJson = False) -> None:
         return print_json(found)
     for title, facts in found.items():
         print_tree(title, facts)
+    return None
+
+
+def _compile(as_json: bool) -> None:
+    """Compile the kernels that are not in numba's cache, and say how many, how long it took, and where they are."""
+    from labeldeconv.propagation.compiling import compile_kernels
+
+    done = compile_kernels()
+    if as_json:
+        return print_json(asdict(done))
+    what = f"{done.compiled} of {done.kernels} compiled" if done.compiled else f"all {done.kernels} compiled before"
+    console.print(f"kernels: {what}, {done.seconds:.1f} s", soft_wrap=True)
+    for folder in done.folders:
+        console.print(f"cached in {folder}", soft_wrap=True, markup=False)
     return None
 
 

@@ -156,6 +156,8 @@ class RevGAT(GNN):
             for block in self.blocks:
                 block.disable = not torch.is_grad_enabled()  # it frees its input's memory, which inference forbids
                 h = block(h, edges, mask, roots)
+            if self.training and self.blocks:
+                h = h.clone()  # backward frees what a block gave, which it cannot where numpy has seen it
         return self._last(h, edges, adj.num_nodes, roots)
 
     def psi(self, x: Tensor) -> Tensor:

@@ -27,6 +27,7 @@ from labeldeconv.encoders.tokens import Tokens, tokens
 from labeldeconv.errors import ConfigError
 from labeldeconv.gnns.architecture import Architecture
 from labeldeconv.graph.attributed import AttributedGraph
+from labeldeconv.graph.lead import Lead
 from labeldeconv.graph.task import Task, class_weights
 from labeldeconv.labels.hops import HopLabels
 from labeldeconv.labels.kept_hops import KeptHops
@@ -71,11 +72,15 @@ class Learned:
 
 @dataclass(frozen=True)
 class Tried:
-    """A method that was tried: passes of its encoder phase, and the validation score of the GNN on its features."""
+    """A method that was tried: passes of its encoder phase, and the validation score of the GNN on its features.
+
+    `leads`: how far it leads what it would have replaced, by the name and epochs of that.
+    """
 
     method: str
     epochs: int
     val: float
+    leads: Mapping[str, Lead] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, eq=False)

@@ -39,7 +39,7 @@ class EdgeFeatures:
         An entry takes the first given edge of its own direction, else the first of the opposite one.
         """
         index = np.full(len(indices), -1, dtype=np.int32 if len(values) < 1 << 31 else np.int64)
-        source, target = np.asarray(edges[0]), np.asarray(edges[1])
+        source, target = np.ascontiguousarray(edges[0]), np.ascontiguousarray(edges[1])
         _note(indptr, indices, target, source, index)
         _note(indptr, indices, source, target, index)
         fill = values.mean(0, dtype=np.float64).astype(np.float32) if len(values) else np.zeros(values.shape[1:], "f4")

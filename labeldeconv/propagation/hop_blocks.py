@@ -77,7 +77,8 @@ class RowBlock:
         most = int(ends[hi] - ends[lo])
         del ends
         rows, cols = np.empty(most, np.int32), np.empty(most, np.int32)
-        used = _entries_between(*np.asarray(edges)[::-1], lo, hi, config.undirected, config.self_loops, rows, cols)
+        targets, sources = np.ascontiguousarray(edges[1]), np.ascontiguousarray(edges[0])
+        used = _entries_between(targets, sources, lo, hi, config.undirected, config.self_loops, rows, cols)
         indptr, indices = build_block(rows[:used], cols[:used], hi - lo, num_nodes)
         indptr, indices = with_own_neighbour(indptr, indices, first=lo)
         entries = torch.tensor([len(indices)])

@@ -54,7 +54,7 @@ def read_rows(rows: np.ndarray, ids: np.ndarray) -> np.ndarray:
     out = np.empty((len(ids), h, d), np.float32)
     source, target = rows.view(np.uint16).reshape(n, h * d), out.view(np.uint32).reshape(len(ids), h * d)
     bounds = np.linspace(0, len(ids), CHUNKS + 1).astype(np.int64)
-    run_chunks(partial(_widen, source, np.asarray(ids, np.int64), target), bounds, alone=out.size < SMALL)
+    run_chunks(partial(_widen, source, np.ascontiguousarray(ids, np.int64), target), bounds, alone=out.size < SMALL)
     return out
 
 

@@ -65,8 +65,8 @@ def fit(
 
     Args:
         data: an `AttributedGraph`, a folder of tables, a saved graph, or a name such as 'planted'.
-        method: a name of `labeldeconv list`, or a function from `Run` to `Learned`; 'auto', the default, takes the
-            best on the validation nodes.
+        method: a name of `labeldeconv list`, or a function from `Run` to `Learned`; 'auto', the default, takes hop
+            heads, unless another method is clearly better on the validation nodes.
         encoder: a name of `labeldeconv list`, a hub id, a folder, a SentenceTransformer, or (model, tokenizer) of
             transformers.
         gnn: a name of `labeldeconv list`, 'package.module:Name', any class or module of PyG with

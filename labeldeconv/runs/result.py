@@ -27,7 +27,8 @@ class Result:
             empty for runs older than it, None for a score without labels.
         gamma: weights of the hops at the end of training; None without inverse labels.
         alpha: share of the inverse labels in the targets; None for methods without them.
-        chosen: the method that 'auto' took, None for others; `tried` are its candidates: method, epochs and val.
+        chosen: the method that 'auto' took, None for others; `tried` are its candidates: method, epochs, val,
+            and leads with their standard errors over what they would have replaced.
         seconds: by stage, as it was when the stage was computed.
         peak_mib: by stage, likewise.
         peak_accelerator_mib: by stage, of tensors on the fullest GPU; None without one.

@@ -379,7 +379,8 @@ class Config(Settings):
     data: str = "planted"
     """A folder of tables, a saved graph, or a name from `labeldeconv list`."""
     method: str = "ld"
-    """One of `labeldeconv list`; 'auto', which `fit` takes where none is named, tries several and keeps the best."""
+    """One of `labeldeconv list`; 'auto', which `fit` takes where none is named, tries several: hop heads, or
+    one that is clearly better."""
     setting: Literal["transductive", "inductive"] = "transductive"
     """'inductive' hides texts, edges and labels of validation and test nodes from all training."""
     seed: Seed = 0

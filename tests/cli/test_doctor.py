@@ -31,3 +31,17 @@ def test_an_extra_that_is_missing_says_how_to_get_it(monkeypatch):
     monkeypatch.setattr(provenance, "version_of", lambda name: None if name == "peft" else known(name))
     shown = CliRunner().invoke(app, ["doctor"], env={"COLUMNS": "200"}).output
     assert "not installed: pip install 'labeldeconv[lora]'" in shown
+
+
+def test_compile_says_how_many_how_long_and_where(monkeypatch):
+    from labeldeconv.propagation import compiling
+
+    done = compiling.Compilation(98, 3, 1.25, ["/some/[where]"])
+    monkeypatch.setattr(compiling, "compile_kernels", lambda: done)
+    shown = CliRunner().invoke(app, ["doctor", "--compile"]).output
+    assert shown.splitlines() == ["kernels: 3 of 98 compiled, 1.2 s", "cached in /some/[where]"]
+    found = json.loads(CliRunner().invoke(app, ["doctor", "--compile", "--json"]).output)
+    assert found == {"kernels": 98, "compiled": 3, "seconds": 1.25, "folders": ["/some/[where]"]}
+    done = compiling.Compilation(98, 0, 0.03, ["/a"])
+    monkeypatch.setattr(compiling, "compile_kernels", lambda: done)
+    assert "all 98 compiled before, 0.0 s" in CliRunner().invoke(app, ["doctor", "--compile"]).output

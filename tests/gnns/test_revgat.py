@@ -7,6 +7,7 @@ import torch
 from labeldeconv.gnns.attention import degree_roots
 from labeldeconv.gnns.revgat import RevGAT
 from labeldeconv.propagation.adjacency import Adjacency
+from labeldeconv.propagation.dropout import SMALL
 from tests.samples import random_edges
 
 n, d, c = 30, 6, 4
@@ -37,6 +38,16 @@ def test_reversible_equals_plain(norm):
         grads.append([out.detach(), *(p.grad.clone() for p in gnn.parameters())])
     for a, b in zip(*grads, strict=True):
         torch.testing.assert_close(a, b, atol=1e-3, rtol=1e-3)
+
+
+def test_backward_frees_what_the_kernel_of_activations_has_read():
+    """From so many values on, norm, activation and dropout are one kernel, and numpy sees what the blocks gave."""
+    torch.manual_seed(0)
+    rows = SMALL // 16
+    adj = Adjacency.from_edges(random_edges(rows, 2 * rows), rows)
+    gnn = RevGAT(d, c, layers=4, hidden=8, heads=2).train()
+    gnn(torch.randn(rows, d), adj).square().mean().backward()
+    assert all(p.grad is not None and p.grad.isfinite().all() for p in gnn.parameters())
 
 
 def test_stored_activations_do_not_grow_with_depth():
