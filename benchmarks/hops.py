@@ -5,6 +5,7 @@
     python benchmarks/hops.py --shape products --disk  # five hops to disk in blocks: peak memory
     python benchmarks/hops.py --shape products --features 384  # three hops of float16 features to disk (GAMLP, SAGN)
     python benchmarks/hops.py --shape products --order         # what the best order of rows could bring
+    python benchmarks/hops.py --columns 64,384,768             # wide rows in every type, against their bounds
 
 Graphs are synthetic with the node, edge and class counts of the OGB ones: power-law degrees, 75% of edges inside
 communities, shuffled ids. Rounds are interleaved in one process on the same data; ratios are of the minimum CPU time
@@ -17,6 +18,7 @@ from __future__ import annotations
 import argparse
 import gc
 import json
+import resource
 import subprocess
 import sys
 import tempfile
@@ -74,11 +76,12 @@ def edges_and_order(n: int, e: int, seed: int = 0) -> tuple[np.ndarray, np.ndarr
 
 
 def measure(work: Callable[[], Any]) -> dict[str, float]:
-    """CPU and wall seconds of one call."""
+    """CPU, user and wall seconds of one call."""
     gc.collect()
-    cpu, wall = time.process_time(), time.perf_counter()
+    user, cpu, wall = resource.getrusage(resource.RUSAGE_SELF).ru_utime, time.process_time(), time.perf_counter()
     work()
-    return {"cpu": time.process_time() - cpu, "wall": time.perf_counter() - wall}
+    cpu, wall = time.process_time() - cpu, time.perf_counter() - wall
+    return {"cpu": cpu, "user": resource.getrusage(resource.RUSAGE_SELF).ru_utime - user, "wall": wall}
 
 
 def interleaved(works: dict[str, Callable[[], Any]], rounds: int) -> dict[str, list[dict[str, float]]]:
@@ -202,6 +205,34 @@ def ordered(shape: str, rounds: int) -> dict[str, Any]:
     return {**found, "cpu": times}
 
 
+def wide(shape: str, columns: list[int], rounds: int) -> dict[str, Any]:
+    """A hop of rows of so many columns in every type: share of the load-only bound, and times as fast as torch's CSR.
+
+    Of user time: whoever allocates after another has freed gets its pages sooner, or later, from the system.
+    """
+    n, e, _ = SHAPES[shape]
+    adj = Adjacency.from_edges(make_edges(n, e), n)
+    indptr, indices, left = adj.indptr, adj.indices, adj.left
+    matrix = adj.on(torch.device("cpu"))
+    rows = []
+    for d in columns:
+        values = np.random.default_rng(0).random((n, d), dtype=np.float32)
+        dense = torch.from_numpy(values)
+        works: dict[str, Callable[[], Any]] = {"torch_csr": lambda dense=dense: matrix @ dense}
+        for dtype in (np.float32, np.float16, np.uint16):
+            x, name = padded(n, d, dtype), np.dtype(dtype).name
+            x[:] = quantize(values) if dtype == np.uint16 else values
+            works[name] = lambda x=x: gather(indptr, indices, left, x)
+            works[f"bound_{name}"] = lambda x=x: gather(indptr, indices, left, x, _load_rows)
+        runs = interleaved(works, rounds)
+        t = {name: float(np.median([r["user"] for r in times])) for name, times in runs.items()}
+        row: dict[str, Any] = {"columns": d, "user": t}
+        for name in ("float32", "float16", "uint16"):
+            row[name] = {"bound_share": t[f"bound_{name}"] / t[name], "ratio_torch_csr": t["torch_csr"] / t[name]}
+        rows.append(row)
+    return {"shape": shape, "threads": torch.get_num_threads(), "rows": rows}
+
+
 def disk(shape: str, hops: int, features: int) -> dict[str, Any]:
     """Peak memory of `hops` hops from CSR and labels (or features) on disk to disk, in a process of its own."""
     n, e, c = SHAPES[shape]
@@ -260,12 +291,16 @@ def main() -> None:
     parser.add_argument("--disk", action="store_true", help="peak memory of five hops to disk")
     parser.add_argument("--features", type=int, default=0, help="peak memory of three hops of that many features")
     parser.add_argument("--order", action="store_true", help="hops in the ids given against the best order")
+    parser.add_argument("--columns", help="comma-separated widths: a hop of wide rows in every type")
     parser.add_argument("--json", action="store_true", help="one JSON line")
     parser.add_argument("--folder", type=Path, help=argparse.SUPPRESS)
     parser.add_argument("--hops", type=int, help="of --disk (5) and --features (3)")
     args = parser.parse_args()
     if args.folder:
         print(json.dumps(hops_on_disk(args.folder, args.hops, args.features)))
+        return
+    if args.columns:
+        print(json.dumps(wide(args.shape, list(map(int, args.columns.split(","))), args.rounds)))
         return
     if args.order:
         print(json.dumps(ordered(args.shape, args.rounds)))

@@ -2,7 +2,7 @@
 
 numba compiles a kernel for every set of argument types that it meets, and keeps the results on disk by the kind of
 processor. `listed` is all that a fit can ask for, whatever its graph and GNN: 32- and 64-bit edges in memory and
-in files, rows of sums of one to eight cache lines of float32 and of uint16, small and large keys of CSR.
+in files, rows of sums of one to eight cache lines of float32, float16 and uint16, small and large keys of CSR.
 
 To ask numba whether all is there takes importing torch, seconds. So a file in the cache of labeldeconv notes what was
 found there last: where sources, versions, processor and numba's files are still the same, nothing is imported.
@@ -112,7 +112,7 @@ def listed() -> Iterator[tuple[Any, tuple[Any, ...]]]:
         yield csr._sort_buckets, (*span, bits, array(t.uint32, 2), I64, keys, I32, I64)
     yield csr._collect, (*span, i64, i64, I64, I32, I64, I32)
 
-    for form in (t.UniTuple(kind, lines) for kind in (f32, u16) for lines in range(1, gather.WIDEST + 1)):
+    for form in (t.UniTuple(kind, lines) for kind in (f32, t.int16, u16) for lines in range(1, gather.WIDEST + 1)):
         yield gather._gather_rows, (I64, i64, u64, u64, u64, u64, u64, F32, form, *span)
         yield gather._gather_tiles, (I64, i64, u64, u64, I32, u64, u64, F32, form, i64, i64, i64, *span)
     for classes in (array(t.uint8), array(u16)):
