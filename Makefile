@@ -39,11 +39,11 @@ unit: $(STAMP)
 	$(BIN)/python -m pytest -n 2 --durations 10
 
 # Property tests of everything that reads files, with new cases every time; failures are kept in .hypothesis.
-# COVERAGE=60 adds so many seconds of atheris (pip install atheris) for each of four readers.
+# COVERAGE=60 adds so many seconds of atheris (pip install atheris) for each of ten readers.
 CASES ?= 100000
 fuzz: $(STAMP)
 	FUZZ_CASES=$(CASES) $(BIN)/python -m pytest -q -s tests/fuzz
-	@if [ -n "$(COVERAGE)" ]; then for target in conllu tables toml saved; do \
+	@if [ -n "$(COVERAGE)" ]; then for target in conllu tables toml saved fasta packages ogb pickled settings run; do \
 	  $(BIN)/python -m tests.fuzz.coverage_guided $$target --seconds $(COVERAGE) || exit 1; done; fi
 
 # Every method with every GNN, transductive and inductive: test labels change nothing but the test score.

@@ -10,7 +10,9 @@ before anything of it is imported. Files of DGL are told apart by their first by
 from __future__ import annotations
 
 import io
+import mmap
 import pickle  # nosec B403 (an Unpickler that finds stand-ins alone, below)
+import pickletools
 import re
 import threading
 import warnings
@@ -128,6 +130,7 @@ def open_torch(path: Path) -> Any:
 def open_pickle(path: Path) -> Any:
     """What `pickle.dump` wrote, as `open_torch` gives it."""
     try:
+        _check_memo(path)
         with path.open("rb") as file:
             return _Unpickler(file).load()
     except Exception as error:
@@ -221,6 +224,14 @@ class _Unpickler(pickle.Unpickler):
         if f"{module}.{name}" not in known:
             raise _Unknown([f"{module}.{name}"])
         return known[f"{module}.{name}"]
+
+
+def _check_memo(path: Path) -> None:
+    """Objects are noted under numbers, and Python's unpickler takes memory for all numbers up to the largest one."""
+    with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as held:
+        for operation, number, _ in pickletools.genops(held):  # type: ignore[arg-type]  # a map reads like a file
+            if operation.name.endswith("PUT") and int(number or 0) > len(held):
+                raise pickle.UnpicklingError(f"object number {number} in a file of {len(held)} bytes")
 
 
 class _Unknown(pickle.UnpicklingError):

@@ -131,3 +131,12 @@ def test_arrays_that_do_not_fit_their_bytes(tmp_path):
 def test_half_precision_and_sparse_tensors():
     assert plain(torch.ones(2, dtype=torch.bfloat16)).dtype == np.float32
     assert plain(torch.eye(2).to_sparse()).tolist() == [[1, 0], [0, 1]]
+
+
+@pytest.mark.parametrize("put", [b"r" + (1 << 24).to_bytes(4, "little"), b"p16777216\n"])
+def test_a_memo_that_would_take_all_memory_is_refused(tmp_path, put):
+    """The unpickler of Python takes 16 bytes for every number up to the one that an object is noted under."""
+    path = tmp_path / "bomb.pkl"
+    path.write_bytes(b"\x80\x04]" + put + b".")
+    with pytest.raises(DataError, match=r"bomb.pkl: .*object number 16777216 in a file of \d+ bytes"):
+        open_pickle(path)
