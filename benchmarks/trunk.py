@@ -1,11 +1,13 @@
-"""A frozen trunk (`encoder.train_layers`) against training all layers of MiniLM, and equal texts encoded once.
+"""Ways to train MiniLM for less, against training all of its layers, and equal texts encoded once.
 
-    python benchmarks/trunk.py --data FOLDER                       # nodes a second of the training step
+    python benchmarks/trunk.py --data FOLDER                       # nodes a second of the training step: a frozen trunk
+    python benchmarks/trunk.py --data FOLDER --ways all,lora,bfloat16,8bit,compile    # adapters, moments, torch.compile
     python benchmarks/trunk.py --data FOLDER --quality --seeds 2   # validation and test score, whole fits
     python benchmarks/trunk.py --words FILE.conllu.gz              # words of a treebank: each different one once
 
-Steps of both ways are interleaved on the same batches, and a ratio is the median over rounds, so that a busy machine
-does not matter. `trunk_seconds` is what the states cost once; `pays_after_epochs` the epochs that win it back.
+Steps of all ways are interleaved on the same batches, and a ratio is the median over rounds of CPU time, so that a busy
+machine does not matter. `begin` is what the first steps cost, which do not count: compilation. `trunk_seconds` is what
+the states cost once; `pays_after_epochs` the epochs that win it back.
 """
 
 from __future__ import annotations
@@ -16,7 +18,8 @@ import json
 import statistics
 import tempfile
 import time
-from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -48,64 +51,96 @@ CPU = torch.device("cpu")
 CLASSES = 40  # of made-up labels: what they say does not change the time
 
 
-def stepper(weights: Weights, store: Tokens) -> Callable[[list[np.ndarray]], float]:
-    """A function that trains on batches, a step for each, and gives back the seconds."""
+@dataclass
+class Stepper:
+    """A way to train, called with batches, a step for each."""
+
+    objective: Objective
+    optimizer: torch.optim.Optimizer
+    store: Tokens
+
+    def __call__(self, batches: list[np.ndarray]) -> float:
+        """The CPU seconds of these steps."""
+        start, computing = time.process_time(), autocast("float32", CPU)
+        for batch in batches:
+            _step(self.objective, self.optimizer, _prepare(self.store, [batch]), 1.0, computing, CPU)
+        return time.process_time() - start
+
+    @property
+    def trained(self) -> int:
+        """Weights of the encoder that train."""
+        return sum(p.numel() for p in self.objective.encoder.parameters() if p.requires_grad)
+
+    @property
+    def moments_mib(self) -> float:
+        """Memory of the optimiser's state, after the first step."""
+        values = (v for state in self.optimizer.state.values() for v in state.values() if isinstance(v, torch.Tensor))
+        return sum(v.nbytes for v in values) / 2**20
+
+
+def stepper(weights: Weights, store: Tokens, held: ExitStack, way: str = "all") -> Stepper:
+    """A way to train; `held` leaves only the word vectors that occur, as in training."""
     torch.manual_seed(0)
     model = split_for(weights.load(), store)
     labels = np.eye(CLASSES, dtype=np.float32)[np.arange(store.num_nodes) % CLASSES][:, None].repeat(2, 1)
     psi = Psi(GCN(model.dim, CLASSES, norm="layer"))
     objective = Objective(model, psi, InverseLabels(labels), Task("multiclass", CLASSES))
-    used_vocabulary(model, store).__enter__()  # as in training: only word vectors that occur
-    optimizer = make_optimizer(objective, TrainConfig())
+    held.enter_context(used_vocabulary(model, store))
+    if way == "compile":
+        model.compile(dynamic=True)
+    states = way if way in ("bfloat16", "8bit") else "float32"
+    optimizer = make_optimizer(objective, TrainConfig(optimizer_states=states))
     objective.train()
-    computing = autocast("float32", CPU)
-
-    def run(batches: list[np.ndarray]) -> float:
-        start = time.perf_counter()
-        for batch in batches:
-            _step(objective, optimizer, _prepare(store, [batch]), 1.0, computing, CPU)
-        return time.perf_counter() - start
-
-    return run
+    return Stepper(objective, optimizer, store)
 
 
 def interleaved(
-    works: dict[str, Callable[[list[np.ndarray]], float]], rounds: list[list[np.ndarray]]
-) -> dict[str, Any]:
-    """Seconds of every work in every round, in an order that turns, after a round that is not counted."""
+    works: dict[str, Stepper], rounds: list[list[np.ndarray]]
+) -> tuple[dict[str, list[float]], dict[str, float]]:
+    """Seconds of every work in every round, in an order that turns, and those of a first round, before them."""
     seconds: dict[str, list[float]] = {name: [] for name in works}
+    begin = {}
     for k, batches in enumerate(rounds):
         order = list(works) if k % 2 else list(works)[::-1]
         for name in order:
             taken = works[name](batches)
             if k:
                 seconds[name].append(taken)
-    return seconds
+            else:
+                begin[name] = taken
+    return seconds, begin
 
 
 def steps(graph: AttributedGraph, args: argparse.Namespace, folder: Path) -> dict[str, Any]:
-    """Nodes a second of the training step, all layers and the last ones."""
-    weights = Weights(Pretrained(EncoderConfig(max_tokens=args.tokens)))
+    """Nodes a second of the training step, in every way."""
+    ways = args.ways.split(",")
+    weights = {way: Weights(Pretrained(EncoderConfig(max_tokens=args.tokens))) for way in ways}
+    if "lora" in ways:
+        weights["lora"] = Weights(Pretrained(EncoderConfig(max_tokens=args.tokens, lora_rank=args.rank)))
     with session(Cache(folder)):
-        store = tokens(graph.texts, weights.pretrained.tokenizer, args.tokens)
-        states = token_states(store, weights, args.train_layers, "float32")
+        store = tokens(graph.texts, weights[ways[0]].pretrained.tokenizer, args.tokens)
+        states = token_states(store, weights["trunk"], args.train_layers, "float32") if "trunk" in ways else None
     all_batches = epoch_batches(store.lengths, np.arange(store.num_nodes), 32, 1 << 20, 0, 0)
-    rounds = [all_batches[k * args.steps : (k + 1) * args.steps] for k in range(args.rounds + 1)]
-    works = {"all": stepper(weights, store), "trunk": stepper(weights, states)}
-    seconds = interleaved(works, [part for part in rounds if part])
-    ratios = [a / b for a, b in zip(seconds["all"], seconds["trunk"], strict=True)]
-    nodes = [sum(map(len, part)) for part in rounds[1:] if part]
-    per_node = {name: sum(taken) / sum(nodes) for name, taken in seconds.items()}
-    return {
-        "ratio_training_step": statistics.median(ratios),
-        "ratios": ratios,
-        "nodes_per_second": {name: 1 / value for name, value in per_node.items()},
-        "mean_tokens": float(store.lengths.mean()),
-        "trunk_seconds": states.seconds,
-        "pays_after_epochs": states.seconds / (store.num_nodes * (per_node["all"] - per_node["trunk"])),
-        "states_mb": states.states.nbytes / 1e6,
-        "raw": {"seconds": seconds},
-    }
+    rounds = [part for k in range(args.rounds + 1) if (part := all_batches[k * args.steps : (k + 1) * args.steps])]
+    with ExitStack() as held:
+        works = {w: stepper(weights[w], states if w == "trunk" and states else store, held, w) for w in ways}
+        seconds, begin = interleaved(works, rounds)
+        sizes = {way: {"trained_weights": work.trained, "moments_mib": work.moments_mib} for way, work in works.items()}
+    nodes = sum(sum(map(len, part)) for part in rounds[1:])
+    found: dict[str, Any] = {}
+    for way in ways:
+        found[way] = {"nodes_per_second": nodes / sum(seconds[way]), "begin": begin[way], **sizes[way]}
+        if "all" in ways:
+            ratios = [a / b for a, b in zip(seconds["all"], seconds[way], strict=True)]
+            found[way] |= {"speed": statistics.median(ratios), "speeds": ratios}
+    if states is not None and "all" in ways:
+        saved = 1 / found["all"]["nodes_per_second"] - 1 / found["trunk"]["nodes_per_second"]
+        found["trunk"] |= {
+            "trunk_seconds": states.seconds,
+            "pays_after_epochs": states.seconds / (store.num_nodes * saved),
+            "states_mb": states.states.nbytes / 1e6,
+        }
+    return {**found, "mean_tokens": float(store.lengths.mean()), "raw": {"seconds": seconds}}
 
 
 def quality(graph: AttributedGraph, args: argparse.Namespace, folder: Path) -> dict[str, Any]:
@@ -162,7 +197,9 @@ def words(path: Path, args: argparse.Namespace, folder: Path) -> dict[str, Any]:
             values[name] = np.load(place / "values.npy").astype(np.float32)
     batches = epoch_batches(once.lengths, np.arange(n), 32, 1 << 20, 0, 0)
     rounds = [batches[k * args.steps : (k + 1) * args.steps] for k in range(args.rounds + 1)]
-    seconds = interleaved({"once": stepper(weights, once), "every": stepper(weights, every)}, rounds)
+    with ExitStack() as held:
+        works = {"once": stepper(weights, once, held), "every": stepper(weights, every, held)}
+        seconds, _ = interleaved(works, rounds)
     return {
         "nodes": n,
         "different": int((once.first == np.arange(n)).sum()),
@@ -182,7 +219,11 @@ def main() -> None:
     parser.add_argument("--nodes", type=int, default=640)
     parser.add_argument("--tokens", type=int, default=32, help="most tokens of a text")
     parser.add_argument("--layers", type=int, help="with --words: only the first layers of MiniLM")
-    parser.add_argument("--train-layers", type=int, default=2)
+    parser.add_argument("--train-layers", type=int, default=2, help="of the way 'trunk'")
+    parser.add_argument(
+        "--ways", default="all,trunk", help="comma-separated: all, trunk, lora, bfloat16, 8bit, compile"
+    )
+    parser.add_argument("--rank", type=int, default=8, help="of the way 'lora'")
     parser.add_argument("--steps", type=int, default=4, help="in a round")
     parser.add_argument("--rounds", type=int, default=4)
     parser.add_argument("--quality", action="store_true", help="whole fits instead of steps")
