@@ -36,7 +36,7 @@ types: $(STAMP)
 	$(BIN)/mypy
 
 unit: $(STAMP)
-	$(BIN)/python -m pytest -n 2 --durations 10
+	$(BIN)/python -m pytest -n 2 --dist worksteal --durations 10
 
 # Property tests of everything that reads files, with new cases every time; failures are kept in .hypothesis.
 # COVERAGE=60 adds so many seconds of atheris (pip install atheris) for each of ten readers.

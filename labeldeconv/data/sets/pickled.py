@@ -12,7 +12,7 @@ from __future__ import annotations
 import io
 import mmap
 import pickle  # nosec B403 (an Unpickler that finds stand-ins alone, below)
-import pickletools
+import pickletools  # nosec B403 (reads operations and carries out none)
 import re
 import threading
 import warnings
