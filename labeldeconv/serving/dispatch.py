@@ -8,7 +8,6 @@ twice. So no client sees the death of a worker, but for a request that ends `TRI
 from __future__ import annotations
 
 import asyncio
-import json
 import multiprocessing
 import socket
 from contextlib import suppress
@@ -17,7 +16,7 @@ from typing import Any
 
 from labeldeconv.serving.counters import Counters
 from labeldeconv.serving.frames import next_frame, send_frame
-from labeldeconv.serving.gate import Message, Receive, Send, log_line, say
+from labeldeconv.serving.gate import Message, Receive, Send, log_line, say, send_json
 from labeldeconv.serving.limits import Serving
 from labeldeconv.serving.worker import work
 
@@ -97,12 +96,12 @@ class Dispatcher:
             return await self._live(receive, send)
         path = scope["path"]
         if path == "/health":
-            return await _tell(send, 200, "ok")
+            return await send_json(send, 200, {"status": "ok"})
         if path == "/ready":
             if not any(worker.ready for worker in self._workers):
-                return await _tell(send, 503, "not predicting")
+                return await send_json(send, 503, {"status": "not predicting"})
             busy = self.counters.in_flight >= self.serving.most_at_a_time
-            return await (_tell(send, 503, "busy") if busy else _tell(send, 200, "ready"))
+            return await send_json(send, 503 if busy else 200, {"status": "busy" if busy else "ready"})
         request = {
             "method": scope["method"],
             "path": path,
@@ -177,7 +176,7 @@ class Dispatcher:
                 if "number" in head:
                     worker.give(head, body)
                     continue
-                worker.ready, worker.refused, pause = "ready" in head, head.get("refused", ""), 1.0
+                worker.ready, worker.refused = "ready" in head, head.get("refused", "")
                 async with self._changed:
                     self._changed.notify_all()
             asking.cancel()
@@ -190,12 +189,14 @@ class Dispatcher:
             if self._closing.is_set():
                 return
             log_line(event="lost", worker=worker.process.pid, exit_code=worker.process.exitcode)
-            if not was_ready:
-                if not self._began and (worker.refused or not self._workers):
-                    return await self._refuse(worker)
-                with suppress(TimeoutError):
-                    await asyncio.wait_for(self._closing.wait(), pause)
-                pause = min(PATIENCE, 2 * pause)
+            if was_ready:
+                pause = 1.0
+                continue
+            if not self._began and (worker.refused or not self._workers):
+                return await self._refuse(worker)
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._closing.wait(), pause)
+            pause = min(PATIENCE, 2 * pause)
 
     async def _refuse(self, worker: Worker) -> None:
         """No worker could be begun, which ends the server before it has taken a request."""
@@ -230,11 +231,3 @@ class Dispatcher:
             if head["status"] != 200:
                 log_line(event="hanging", worker=worker.process.pid)
                 return worker.process.kill()
-
-
-async def _tell(send: Send, status: int, what: str) -> None:
-    """The answer of /health and /ready."""
-    body = json.dumps({"status": what}).encode()
-    headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
-    await send({"type": "http.response.start", "status": status, "headers": headers})
-    await send({"type": "http.response.body", "body": body})

@@ -168,7 +168,15 @@ class Gate:
 
 async def say(send: Send, status: int, message: str, headers: list[tuple[bytes, bytes]] | None = None) -> None:
     """A short answer as JSON, in the form of all errors."""
-    body = json.dumps({"errors": [{"field": "body" if status == 413 else None, "message": message}]}).encode()
+    told = {"errors": [{"field": "body" if status == 413 else None, "message": message}]}
+    await send_json(send, status, told, headers)
+
+
+async def send_json(
+    send: Send, status: int, told: dict[str, Any], headers: list[tuple[bytes, bytes]] | None = None
+) -> None:
+    """An answer as JSON."""
+    body = json.dumps(told).encode()
     own = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
     await send({"type": "http.response.start", "status": status, "headers": [*own, *(headers or [])]})
     await send({"type": "http.response.body", "body": body})

@@ -257,19 +257,14 @@ class _Emit:
                     builder.store(builder.fadd(builder.load(whole), value), whole)
 
     def _add(self, builder: ir.IRBuilder, accs: list[Any], value: Any) -> None:
-        """One line of values to its sums."""
-        for acc, part in zip(accs, self._parts(builder, value), strict=True):
-            self._join(builder, acc, part)
-
-    def _join(self, builder: ir.IRBuilder, acc: Any, value: Any) -> None:
-        """A vector to its sum."""
-        old = builder.load(acc)
+        """One line of values to its sums; 'or' does one operation a line, whatever the type."""
         if self.combine == "or":
-            bits = [builder.bitcast(v, self.integers) for v in (old, value)]
-            builder.store(builder.bitcast(builder.or_(*bits), self.summed), acc)
-        else:
-            add = builder.fadd if self.summed is self.floats else builder.add
-            builder.store(add(old, value), acc)
+            bits = [builder.bitcast(v, self.integers) for v in (builder.load(accs[0]), value)]
+            return builder.store(builder.bitcast(builder.or_(*bits), self.summed), accs[0])
+        add = builder.fadd if self.summed is self.floats else builder.add
+        for acc, part in zip(accs, self._parts(builder, value), strict=True):
+            builder.store(add(builder.load(acc), part), acc)
+        return None
 
     def _parts(self, builder: ir.IRBuilder, value: Any) -> list[Any]:
         """A line as the vectors that are summed."""
@@ -338,8 +333,6 @@ class _EmitHalves(_Emit):
 
     def _parts(self, builder: ir.IRBuilder, value: Any) -> list[Any]:
         """Low halves and high ones."""
-        if self.combine == "or":
-            return [builder.bitcast(value, self.floats)] * 2
         places = self._constant(self.integers, 0x8FFFE000 - (1 << 32))  # sign, five bits, ten bits
         moved = [builder.shl(value, self._constant(self.integers, 16)), value]
         moved = [builder.and_(builder.ashr(v, self._constant(self.integers, 3)), places) for v in moved]
